@@ -38,7 +38,7 @@ from benchmarks.record import Case, Record, divide, find, select
 from benchmarks.scale import BenchmarkScale
 from benchmarks.table import Table, format_number, tabulate
 from cernis.engine.unary.aggregate import SlidingAggregator
-from cernis.results.columns import count_column
+from cernis.results.formats.columns import count_column
 
 NAME = "aggregates"
 SEED = 14

@@ -42,7 +42,7 @@ from benchmarks.record import EXPONENT, Case, Record, divide, find
 from benchmarks.scale import BenchmarkScale
 from benchmarks.table import Columns, Table, format_number, tabulate
 from benchmarks.watched import Turn, Watched
-from cernis.results.correlated import CorrelatedMatches
+from cernis.results.sets.correlated import CorrelatedMatches
 from tools.cases.naive import NaiveRuns
 
 NAME = "correlation"

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import cernis
-from cernis.events.mistakes import Mistakes
+from cernis.events.reading.mistakes import Mistakes
 from cernis.live.inputs import FolderInput, LiveInput, PipeInput
 from cernis.live.prepare import LiveOptions, prepare_query
 from cernis.live.run import LiveRun, Pace

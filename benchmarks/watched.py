@@ -12,7 +12,7 @@ from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.dag import records
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.settings import Settings
-from cernis.results.correlated import CorrelatedMatches
+from cernis.results.sets.correlated import CorrelatedMatches
 from cernis.run.feed import CorrelatedFeed
 from cernis.run.query import Query
 

@@ -167,7 +167,7 @@ def test_a_run_that_is_ended_leaves_the_former_file(number: int) -> None:
     program = "import sys; from cernis.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = ["run", QUERY, "s.csv", "-o", "out.jsonl", "--on-error", "bad.jsonl"]
     code = (
-        "import os, signal, time, cernis.events.csv_text as text\n"
+        "import os, signal, time, cernis.events.reading.csv_text as text\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # so have background jobs\n"
         "class Slow(text.CsvReader):\n"
@@ -175,7 +175,7 @@ def test_a_run_that_is_ended_leaves_the_former_file(number: int) -> None:
         "        yield from super().pieces(columns)\n"
         "        if columns is None:\n"
         "            print('reading', flush=True); time.sleep(60)\n"
-        "import cernis.events.files as files; files.CsvReader = Slow\n"
+        "import cernis.events.reading.files as files; files.CsvReader = Slow\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code + program, *command], stdout=subprocess.PIPE

@@ -25,8 +25,8 @@ import numpy as np
 from benchmarks.spaseq.stages import SolvedStreams
 from cernis.automata.linked.automaton import LinkedAutomaton, LinkedTransition
 from cernis.engine.linked.step import LinkedRows
-from cernis.pattern import graph as g
-from cernis.pattern.spaseq import SpaseqQuery
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.query import SpaseqQuery
 
 Bound = dict[str, int]
 """Codes of terms, by variable."""

@@ -22,7 +22,7 @@ from benchmarks.spaseq.runs import OfferedEvent, OfferedRow, RunList, read_value
 from benchmarks.spaseq.stages import KNOWN
 from benchmarks.spaseq.tables import NAME, STORE, STORE_OURS
 from cernis.errors import CernisError
-from cernis.pattern import graph as g
+from cernis.languages.spaseq.graphs import graph as g
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.quads import import_oxigraph
 from tools.cases.spaseq.sparql import write_graph_pattern

@@ -18,9 +18,9 @@ from cernis.errors import BudgetError, CernisError, DataError, QueryError, State
 
 if TYPE_CHECKING:
     from cernis import pattern, rdf, spark
-    from cernis.events.user_functions import forget_function, function
+    from cernis.events.evaluation.user_functions import forget_function, function
+    from cernis.languages.conjunctive.query import ConjunctiveQuery
     from cernis.live.follow import EventQueue, follow
-    from cernis.pattern.conjunctive import ConjunctiveQuery
     from cernis.pattern.query import Pattern
     from cernis.rdf.matches import GraphMatches
     from cernis.rdf.query import GraphQuery
@@ -77,8 +77,8 @@ __all__ = [
 _MODULES = {
     "EventQueue": "cernis.live.follow",
     "follow": "cernis.live.follow",
-    "forget_function": "cernis.events.user_functions",
-    "function": "cernis.events.user_functions",
+    "forget_function": "cernis.events.evaluation.user_functions",
+    "function": "cernis.events.evaluation.user_functions",
     "Answer": "cernis.results.answers",
     "Answers": "cernis.results.answers",
     "GraphMatches": "cernis.rdf.matches",

@@ -14,8 +14,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["KINDS", "WARNINGS", "ErrorKind", "explain_code", "find_kind"]
-
 _LOCATION = re.compile(r"^.*?line \d+, column \d+: ")
 _QUOTED = re.compile(r"'[^']*'")
 

@@ -27,22 +27,6 @@ from typing import Any, NamedTuple
 
 from cernis.error_codes import find_kind
 
-__all__ = [
-    "BudgetError",
-    "CernisError",
-    "DataError",
-    "Diagnostic",
-    "QueryError",
-    "SessionGuard",
-    "Span",
-    "StateError",
-    "StrictError",
-    "WarningNote",
-    "list_warnings",
-    "neutralize",
-    "write_message",
-]
-
 _WIDEST_LINE = 120
 LONGEST_MESSAGE = 1000
 """The characters in a line of a message; the middle of a longer one is left out."""

@@ -26,7 +26,7 @@ from benchmarks.spaseq.stages import SolvedStreams, replay, solve_query, solve_w
 from benchmarks.spaseq.store import ASKED
 from benchmarks.spaseq.tables import LIST, LIST_BY_STREAM, OURS, STORE, STORE_OURS
 from cernis.languages.spaseq import parse
-from cernis.pattern import graph as g
+from cernis.languages.spaseq.graphs import graph as g
 from cernis.rdf.query import GraphQuery
 from cernis.testing.spaseq import oracle
 

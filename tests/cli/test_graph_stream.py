@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cernis.cli.main import main
-from cernis.cli.stream_plan import RdfStreamPlan, StreamArguments, make_plan
+from cernis.cli.streams.plan import LinkedStreamPlan, StreamArguments, make_plan
 from cernis.run.session import RunOptions
 
 Capture = pytest.CaptureFixture[str]
@@ -40,7 +40,7 @@ def put(folder: str, **files: str) -> None:
         Path(folder, name.replace("_", ".")).write_text(text)
 
 
-def plan(query: str, *sources: str, **changes: Any) -> RdfStreamPlan:
+def plan(query: str, *sources: str, **changes: Any) -> LinkedStreamPlan:
     unit = changes.pop("unit", None)
     reading = {name: changes.pop(name) for name in ("time", "format") if name in changes}
     given: dict[str, Any] = {
@@ -66,7 +66,7 @@ def plan(query: str, *sources: str, **changes: Any) -> RdfStreamPlan:
         text=query, language="spaseq", source=[*sources], reading=options, unit=unit, **given
     )
     plan = make_plan(arguments)
-    assert isinstance(plan, RdfStreamPlan)
+    assert isinstance(plan, LinkedStreamPlan)
     return plan
 
 

@@ -53,7 +53,7 @@ def test_a_late_row_is_an_error_if_rows_were_said_to_be_in_order() -> None:
 
 
 def test_without_the_option_a_note_says_that_matches_wait() -> None:
-    code = "from cernis.events import pipe; pipe._PATIENCE = 0.0"
+    code = "from cernis.events.reading import pipe; pipe._PATIENCE = 0.0"
     with running("--output", "-", code=code) as process:
         process.stdin.writelines(JSON[:2])
         assert process.stderr.readline() == (

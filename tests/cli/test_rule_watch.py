@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cernis.cli.main import main
-from cernis.cli.rule_watch import RuleRevision, RuleWatch
+from cernis.cli.streams.rule_watch import RuleRevision, RuleWatch
 from cernis.errors import CernisError
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.rule_set import RuleSet

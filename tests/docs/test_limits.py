@@ -11,7 +11,8 @@ from cernis.engine.dag import records
 from cernis.engine.linked import runtime as linked
 from cernis.engine.unary import runtime as unary
 from cernis.errors import LONGEST_MESSAGE
-from cernis.events import json_text, order, pipe, text
+from cernis.events import order
+from cernis.events.reading import json_text, pipe, text
 from cernis.languages.text import read
 from cernis.pattern.check import MAX_DEPTH
 from cernis.rdf.reading import group

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cernis.events import json_text
-from cernis.events.mistakes import Mistakes
-from cernis.events.pipe import Pipe
+from cernis.events.reading import json_text
+from cernis.events.reading.mistakes import Mistakes
+from cernis.events.reading.pipe import Pipe
 
 TYPES = {
     "a": pa.int64(),

@@ -9,9 +9,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from cernis.events.attributes import calculate_attribute
-from cernis.events.evaluate import calculate_column
-from cernis.events.functions import COLUMNS
+from cernis.events.evaluation.attributes import calculate_attribute
+from cernis.events.evaluation.evaluate import calculate_column
+from cernis.events.evaluation.functions import COLUMNS
 from cernis.languages.ceql.parse import parse_value
 from cernis.pattern.functions import BUILTIN, FUNCTIONS, Function
 from cernis.testing.predicates import evaluate_value
@@ -61,7 +61,7 @@ def test_a_list_contains_an_element() -> None:
 
 
 def test_a_column_of_the_name_comes_first() -> None:
-    from cernis.events.attributes import attribute
+    from cernis.events.evaluation.attributes import attribute
 
     table = pa.table({"LOWER(user)": ["own"], "user": ["X"]})
     own, other = attribute(table, ("LOWER(user)",)), attribute(table, ("UPPER(user)",))

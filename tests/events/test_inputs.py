@@ -20,8 +20,9 @@ import pytest
 
 import cernis
 from cernis.errors import DataError
-from cernis.events import order, pipe
-from cernis.events.csv_form import CsvForm, guess_form
+from cernis.events import order
+from cernis.events.reading import pipe
+from cernis.events.reading.csv_form import CsvForm, guess_form
 from cernis.events.source import Source, open_events
 
 TEXT = "type,price,ts\nSELL,3,1000\nBUY,4,2000\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import cernis
-from cernis.events import text
+from cernis.events.reading import text
 
 QUERY = "SELECT * FROM S WHERE A ; B"
 

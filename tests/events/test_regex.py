@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cernis
-from cernis.events.regex import anchor, like_mistake
+from cernis.events.evaluation.regex import anchor, like_mistake
 from cernis.pattern.formula import Event, Filter
 from cernis.pattern.predicate import Attribute, Holds, Like
 from cernis.pattern.query import Pattern

@@ -18,8 +18,8 @@ import pytest
 
 import cernis
 from cernis.errors import DataError
-from cernis.events import text
-from cernis.events.mistakes import Mistakes
+from cernis.events.reading import text
+from cernis.events.reading.mistakes import Mistakes
 from cernis.events.source import Source, open_events, schema_of
 from cernis.schema import Kind, Schema, Stream
 

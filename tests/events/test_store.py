@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cernis.events.batch import EventBatch, share_events
+from cernis.events.column_types import common_type
 from cernis.events.order import Ordering
 from cernis.events.source import open_events
-from cernis.events.store import EventStore, common_type
+from cernis.events.store import EventStore
 
 
 def store_of(events: Any) -> EventStore:

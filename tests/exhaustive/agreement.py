@@ -21,10 +21,10 @@ from typing import Any
 import pyarrow as pa
 
 import cernis
+from cernis.languages.spaseq.query import SpaseqQuery
 from cernis.pattern.predicate import Aggregate
 from cernis.pattern.query import Pattern, Select, SelectedTerm, Strategy
 from cernis.pattern.selection import selected_variables
-from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.correlated import Correlated, plan_correlated
 from cernis.plan.lower_terms import lower_terms
 from cernis.plan.plan import Plan, make_correlated_plan

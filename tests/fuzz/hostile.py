@@ -847,7 +847,7 @@ def _graph_stream(name: str, snapshots: bool) -> _Written:
     from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork
     from cernis.spark.streaming.packing import pack_buckets
     from cernis.work.bucket import BucketWork
-    from cernis.work.graphs import solution_answer_schema
+    from cernis.work.rdf import solution_answer_schema
 
     query = _graph_queries()[name]
     plan = query.plan

@@ -8,6 +8,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tools.manual.files import Module, read_modules
@@ -16,6 +17,10 @@ ROOT = Path(__file__).parents[2]
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 GLOSSARY = ROOT / "docs" / "explanation" / "glossary.md"
 MOST_ARGUMENTS = 8
+MOST_LAYERS = 6
+LANGUAGES = re.compile("[Cc]eql|[Ss]paseq|[Ss]parql|[Ss]ql|[Cc]onjunctive|[Rr]df|[Gg]raph|SQL|RDF")
+THEIR_PLACES = {"languages", "automata", "engine", "testing", "generators", "rdf", "rows"}
+"""Folders and files of languages, and of the sources that one language alone reads."""
 
 
 def modules() -> dict[str, Module]:
@@ -23,6 +28,7 @@ def modules() -> dict[str, Module]:
     return read_modules(ROOT)
 
 
+@cache
 def imports_of(module: Module) -> set[str]:
     """Return the modules of the package that a module imports, anywhere in its text."""
     known = modules()
@@ -66,6 +72,27 @@ def circles() -> list[list[str]]:
     return found
 
 
+def layers() -> dict[str, list[str]]:
+    """Return the longest chain of imports between the files and folders of each folder."""
+    below: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for name, module in modules().items():
+        for other in {name, *imports_of(module)}:
+            parts, others = name.split("."), other.split(".")
+            for i in range(2, min(len(parts), len(others))):
+                if parts[:i] != others[:i]:
+                    break
+                below[".".join(parts[:i])][parts[i]] |= {others[i]} - {parts[i]}
+    return {
+        folder: max((_descend(inner, graph) for inner in graph), key=len)
+        for folder, graph in below.items()
+    }
+
+
+def _descend(inner: str, graph: dict[str, set[str]]) -> list[str]:
+    """Return the longest chain of imports that begins with a file or folder."""
+    return [inner, *max((_descend(other, graph) for other in graph[inner]), key=len, default=[])]
+
+
 def kernels() -> Iterator[tuple[Module, ast.FunctionDef]]:
     """Yield the functions that Numba compiles, each with its module."""
     for module in modules().values():
@@ -98,6 +125,11 @@ def test_no_two_files_import_each_other() -> None:
     assert circles() == []
 
 
+def test_imports_inside_a_folder_form_at_most_six_layers() -> None:
+    deep = {folder: chain for folder, chain in layers().items() if len(chain) > MOST_LAYERS}
+    assert deep == {}
+
+
 def test_a_kernel_takes_at_most_eight_arguments() -> None:
     long = [
         f"{module.name}.{kernel.name}: {len(kernel.args.args)}"
@@ -112,6 +144,18 @@ def test_a_noun_names_one_class() -> None:
     for name, module in classes():
         where[name.lstrip("_")].append(module)
     assert {name: modules for name, modules in where.items() if len(modules) > 1} == {}
+
+
+def test_what_no_language_owns_is_not_named_after_one() -> None:
+    named = {name for name in modules() if LANGUAGES.search(name.rpartition(".")[2])}
+    named |= {f"{module}.{name}" for name, module in classes() if LANGUAGES.search(name)}
+    own = (name for name in named if name.startswith("cernis.") and not _has_language(name))
+    assert sorted(own) == []
+
+
+def _has_language(name: str) -> bool:
+    """Return whether a dotted name is in a folder or a file of a language, such as `live.rdf`."""
+    return any(part in THEIR_PLACES or part.startswith("rdf_") for part in name.split("."))
 
 
 def test_no_module_has_the_name_of_a_builtin_or_a_standard_module() -> None:

@@ -15,9 +15,9 @@ from cernis.events.batch import EventBatch
 from cernis.events.store import EventStore
 from cernis.languages.ceql import parse_schema
 from cernis.languages.conjunctive import lower, parse
+from cernis.languages.conjunctive.query import ConjunctiveQuery, Literal
 from cernis.pattern import formula as cel
 from cernis.pattern.check import check
-from cernis.pattern.conjunctive import ConjunctiveQuery, Literal
 from cernis.pattern.predicate import TIME, TIME_NS, Attribute
 from cernis.pattern.query import Unit, Window
 from cernis.pattern.write import write_window

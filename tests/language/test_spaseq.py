@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cernis.languages.spaseq import parse
-from cernis.pattern import graph as g
-from cernis.pattern.spaseq import (
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.query import (
     Element,
     GpmConjunction,
     GpmDisjunction,

@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cernis.languages.spaseq import parse
-from cernis.languages.spaseq.terms import RDF_TYPE, XSD, write_literal
-from cernis.pattern import graph as g
-from cernis.pattern.spaseq import (
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.query import (
     Element,
     Gpm,
     GpmConjunction,
@@ -29,6 +28,7 @@ from cernis.pattern.spaseq import (
     SpaseqQuery,
     find_gpm_names,
 )
+from cernis.languages.spaseq.terms import RDF_TYPE, XSD, write_literal
 
 LINKS = ",;:"
 NAMES = ("A", "B", "C", "select", "a_1", "_")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cernis.languages.spaseq import parse
+from cernis.languages.spaseq.graphs import graph as g
 from cernis.languages.spaseq.terms import XSD, read_iri, write_literal
-from cernis.pattern import graph as g
 
 ox = pytest.importorskip("pyoxigraph")
 

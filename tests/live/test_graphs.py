@@ -15,9 +15,9 @@ import cernis
 from cernis.cli.main import main
 from cernis.errors import DataError
 from cernis.live.arrivals import Arrival, InputEnded
-from cernis.live.graphs import GraphOptions, prepare_graphs
 from cernis.live.inputs import InputStopped, PipeInput, TextInput
 from cernis.live.prepare import LiveOptions
+from cernis.live.rdf import GraphOptions, prepare_graphs
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.sinks import FolderSink
 from cernis.live.store import LocalStore

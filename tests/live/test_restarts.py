@@ -18,16 +18,15 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.errors import CernisError, StateError
-from cernis.events.files import Opening
-from cernis.events.reader import Reader, TableReader
+from cernis.events.reading.files import Opening
+from cernis.events.reading.reader import Reader, TableReader
 from cernis.live.arrivals import Arrival, InputEnded
 from cernis.live.inputs import LiveInput
 from cernis.live.prepare import LiveOptions, prepare_query, prepare_rules
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.sinks import FolderSink
 from cernis.live.store import LocalStore
-from cernis.pattern.query import Consume, Pattern, Unit
-from cernis.pattern.selection import counts_only
+from cernis.pattern.query import Consume, Pattern, Unit, counts_only
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.session import RunOptions
 from cernis.work.progress import Progress

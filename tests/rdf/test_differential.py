@@ -29,15 +29,15 @@ from cernis.engine.dag.count_ranges import count_once, count_rounds, count_steps
 from cernis.engine.dag.slide import count_sliding, count_values
 from cernis.engine.dag.steps import choose_vertices, read_steps
 from cernis.engine.linked import runtime
-from cernis.pattern import graph as g
-from cernis.pattern.spaseq import SelectedExpression, SpaseqQuery
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.query import SelectedExpression, SpaseqQuery
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading import merge
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.session import GraphSession
 from cernis.rdf.shape import shape_answers
-from cernis.results.linked import join_segments
+from cernis.results.sets.linked import join_segments
 from cernis.testing.spaseq.graph_patterns import Triples
 from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 from tools.cases.spaseq.corpus import comparable_match, write_background, write_stream

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.errors import DataError
-from cernis.pattern.spaseq import GpmConjunction, GpmName, SpaseqQuery
+from cernis.languages.spaseq.query import GpmConjunction, GpmName, SpaseqQuery
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.trace import why
 from cernis.rdf.trace.look import GraphTrace

@@ -15,7 +15,7 @@ from cernis.pattern.formula import As, Event
 from cernis.pattern.formula import Sequence as Then
 from cernis.pattern.query import Pattern, Select
 from cernis.results.matches import Matches
-from cernis.results.matchset import ListedMatches
+from cernis.results.sets.matchset import ListedMatches
 
 FORMULA = Then((As(Event("BUY"), "b"), As(Event("SELL"), "s")))
 

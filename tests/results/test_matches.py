@@ -22,7 +22,7 @@ from cernis.errors import DataError
 from cernis.pattern.predicate import Aggregate, Attribute, Reference
 from cernis.pattern.query import Select, SelectedTerm, Variable
 from cernis.results.matches import Matches
-from cernis.results.matchset import MatchBlock
+from cernis.results.sets.matchset import MatchBlock
 
 Make = Callable[..., Matches]
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cernis.results.matchset import ListedMatches, MatchBlock, join, part, pieces, take
+from cernis.results.sets.matchset import ListedMatches, MatchBlock, join, part, pieces, take
 
 VARIABLES = ("x", "y")
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.cli.main import main
-from cernis.pattern.query import Consume, Strategy
-from cernis.pattern.selection import counts_only
+from cernis.pattern.query import Consume, Strategy, counts_only
 from cernis.run.session import describe_waiting
 from cernis.run.stages.absence.decide import Absences
 from tools.cases.differential import assert_agrees, assert_counts_agree
@@ -187,7 +186,7 @@ def test_forgetting_all_that_can_be_after_each_batch_changes_nothing(
     links: Features = {"after": ("free", "equal"), "before": ("free", "equal")}
     drawn = data.draw(with_cuts(**links, forget=forget))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cernis.run.pipeline._FORGET_KEYS", -100)
+        patch.setattr("cernis.run.stages.pipeline._FORGET_KEYS", -100)
         patch.setattr("cernis.run.stages.absence.links._SPARE", -100)
         patch.setattr("cernis.run.stages.absence.following._SHRINK", 0)
         patch.setattr("cernis.engine.deadlines._FIRST", 1)
@@ -317,7 +316,7 @@ def test_a_partition_is_known_while_a_value_waits_in_it(
     query = cernis.query(f"SELECT * FROM S WHERE {what} AS m {absent} {split}")
     session = query.session(complete=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cernis.run.pipeline._FORGET_KEYS", -100)
+        patch.setattr("cernis.run.stages.pipeline._FORGET_KEYS", -100)
         for event in ({"type": "ORDER", "ts": 10}, {"type": "PAY", "ts": 20}):
             assert not session.push([{**event, "k": "a", "v": 1}])
             session.forget()

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.errors import StateError
-from cernis.run.rules import layers, shared_rules
+from cernis.run.rules.routing import layers
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
-from cernis.run.rules.shared_rules import SMALLEST, find_kind
+from cernis.run.rules.shared import shared_rules
+from cernis.run.rules.shared.shared_rules import SMALLEST, find_kind
 from cernis.run.session import RunOptions
 from cernis.state import pack, unpack
 from cernis.testing.rules import evaluate_rules

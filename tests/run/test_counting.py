@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.pattern.query import Consume, Strategy
-from cernis.results import unary
+from cernis.results.sets import unary
 from cernis.run.feed import SlidingFeed, UnaryFeed
 from cernis.run.session import Session
 from tools.cases.differential import assert_counts_agree

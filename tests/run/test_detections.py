@@ -21,8 +21,8 @@ from cernis.encoding.ranges import RangeSearch
 from cernis.events.batch import EventBatch
 from cernis.pattern.simple_tests import Form, Interval
 from cernis.plan.equalities import choose_tests, find_equalities, find_needed, list_tests
-from cernis.run.rules import layers, routing
-from cernis.run.rules.routing import RoutedRules, Router
+from cernis.run.rules.routing import layers, router
+from cernis.run.rules.routing.router import RoutedRules, Router
 from tools.cases.rule_sets import make_events, write_rule, write_step
 
 CASES = min(int(os.environ.get("CERNIS_FUZZ_N", "12")), 2000)
@@ -57,7 +57,7 @@ def test_each_rule_finds_what_it_finds_alone(seed: int, monkeypatch: pytest.Monk
     chance = Random(f"detections {seed}")
     texts = {f"r{i}": write_rule(chance) for i in range(chance.choice([3, 12]))}
     events = make_events(chance, 30)
-    monkeypatch.setattr(routing, "LEAST_SAMPLED", chance.choice([1, 16, 256]))
+    monkeypatch.setattr(router, "LEAST_SAMPLED", chance.choice([1, 16, 256]))
     rules = cernis.rules(texts)
     together = rules.run({"log": events})
     for name, text in texts.items():
@@ -208,7 +208,7 @@ def test_how_many_events_a_rule_has_read_depends_on_no_sample(
     }
     counted = []
     for least in (1, 400, 10_000):
-        monkeypatch.setattr(routing, "LEAST_SAMPLED", least)
+        monkeypatch.setattr(router, "LEAST_SAMPLED", least)
         session = cernis.rules(texts).session()
         for first in range(0, 600, 100):
             session.push({"log": log.slice(first, 100)})

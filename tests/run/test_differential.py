@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.pattern.query import Consume, Pattern, Strategy, Unit
-from cernis.pattern.selection import counts_only
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit, counts_only
 from cernis.results.match import Match
 from tools.cases.differential import assert_agrees, assert_counts_agree
 from tools.cases.grammar import FAMILIES, Family

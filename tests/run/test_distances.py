@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import cernis
-from cernis.events.reach import ABOVE, BELOW, find_bound
+from cernis.events.evaluation.reach import ABOVE, BELOW, find_bound
 from cernis.testing.oracle import evaluate
 from tools.cases.differential import comparable_match
 

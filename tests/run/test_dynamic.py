@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.languages.conjunctive import lower, parse
-from cernis.pattern.conjunctive import ConjunctiveQuery
-from cernis.pattern.query import Pattern, Strategy, Unit
-from cernis.pattern.selection import counts_only
+from cernis.languages.conjunctive.query import ConjunctiveQuery
+from cernis.pattern.query import Pattern, Strategy, Unit, counts_only
 from cernis.results.answers import Answer, Answers
 from cernis.run.stages import history
 from cernis.run.stages.projection import Projector
@@ -412,7 +411,7 @@ def test_matches_that_have_left_the_window_are_let_go_of(monkeypatch: Any) -> No
 
 
 def test_partitions_are_renumbered_with_what_is_kept(monkeypatch: Any) -> None:
-    monkeypatch.setattr("cernis.run.pipeline._FORGET_KEYS", 0)
+    monkeypatch.setattr("cernis.run.stages.pipeline._FORGET_KEYS", 0)
     text = "SELECT * FROM S WHERE A AS a ; B AS b PARTITION BY [k] WITHIN 2 MILLISECONDS"
     session = cernis.query(text).session(keep=True)
     ended = []

@@ -13,7 +13,7 @@ import cernis
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
-from cernis.run.rules.shared_rules import SMALLEST
+from cernis.run.rules.shared.shared_rules import SMALLEST
 from cernis.run.session import RunOptions
 from tools.cases.grammar import split_batches
 from tools.cases.strategies import cuts

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.cli.main import main
-from cernis.pattern.selection import counts_only
+from cernis.pattern.query import counts_only
 from tools.cases.differential import assert_agrees, assert_counts_agree
 from tools.cases.grammar import FAMILIES, Family
 from tools.cases.grammar import split_batches as split
@@ -85,7 +85,7 @@ def test_families_do_not_depend_on_batches(
     at = data.draw(cuts(len(case[1])))
     with pytest.MonkeyPatch.context() as patch:
         if renumbers:
-            patch.setattr("cernis.run.pipeline._FORGET_KEYS", -100)
+            patch.setattr("cernis.run.stages.pipeline._FORGET_KEYS", -100)
         check_batches(*case, at, freezes=renumbers)
 
 
@@ -94,7 +94,7 @@ def test_families_do_not_depend_on_batches(
 def test_renumbering_keys_after_each_batch_changes_nothing(drawn: Any) -> None:
     (pattern, events), at = drawn
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cernis.run.pipeline._FORGET_KEYS", -100)
+        patch.setattr("cernis.run.stages.pipeline._FORGET_KEYS", -100)
         check_batches(pattern, events, at, freezes=True)
 
 

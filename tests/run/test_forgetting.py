@@ -10,7 +10,8 @@ import pytest
 
 import cernis
 from cernis.engine.correlated import runtime
-from cernis.run import feed, pipeline
+from cernis.run import feed
+from cernis.run.stages import pipeline
 
 CHAIN = "SELECT * FROM S WHERE (A AS x ; B AS y ; C AS z) FILTER x[id] = y[id] AND y[id] = z[id]"
 UNLIKE = "SELECT * FROM S WHERE (A AS x ; B AS y) FILTER x[id] = y[id] AND x[user] != y[user]"

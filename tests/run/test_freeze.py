@@ -19,8 +19,8 @@ import cernis
 from cernis.engine.dag.records import NODE
 from cernis.engine.unary.arena import NODE as ARENA_NODE
 from cernis.engine.unary.stacks import ROW
-from cernis.pattern.selection import counts_only
-from cernis.run.rules.shared_rules import SMALLEST
+from cernis.pattern.query import counts_only
+from cernis.run.rules.shared.shared_rules import SMALLEST
 from cernis.state import VERSION
 from cernis.state import pack as pack_tree
 from cernis.state import unpack as unpack_tree

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 import cernis
-from cernis.events.attributes import calculate_attribute
+from cernis.events.evaluation.attributes import calculate_attribute
 from cernis.languages.ceql import parse
 from cernis.pattern.functions import FUNCTIONS
 from tools.cases.differential import assert_agrees

@@ -126,7 +126,7 @@ def test_the_arena_does_not_grow_with_the_stream() -> None:
 
 
 def test_events_that_no_match_can_reach_are_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cernis.run.pipeline._FORGET_EVERY", 1000)
+    monkeypatch.setattr("cernis.run.stages.pipeline._FORGET_EVERY", 1000)
     session = cernis.query(QUERY).session()
     for _ in range(20):
         session.push(stock_stream(1000, seed=2).drop_columns(["ts"]))
@@ -163,8 +163,8 @@ def test_keys_that_have_left_the_window_cost_no_rows(monkeypatch: pytest.MonkeyP
 
 
 def test_keys_that_never_come_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cernis.run.pipeline._FORGET_EVERY", 1000)
-    monkeypatch.setattr("cernis.run.pipeline._FORGET_KEYS", 100)
+    monkeypatch.setattr("cernis.run.stages.pipeline._FORGET_EVERY", 1000)
+    monkeypatch.setattr("cernis.run.stages.pipeline._FORGET_KEYS", 100)
     query = cernis.query("SELECT * WHERE A ; B PARTITION BY [k, j], [i] WITHIN 9 MILLISECONDS")
     session = query.session()
     found = 0

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.pattern.query import Consume, Pattern, Strategy, Unit
-from cernis.pattern.selection import counts_only
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit, counts_only
 from tools.cases.differential import assert_agrees, assert_counts_agree
 from tools.cases.grammar import split_batches
 from tools.cases.strategies import cases, cuts
@@ -229,7 +228,7 @@ def test_batches_and_freezing_change_nothing_with_without(
     pattern, events = data.draw(drawn)
     at, events = data.draw(cuts(len(events))), in_order(events)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cernis.run.pipeline._FORGET_KEYS", -100)
+        patch.setattr("cernis.run.stages.pipeline._FORGET_KEYS", -100)
         found = push_all(pattern, events, at, freeze=True, complete=True)
         compare(pattern, events, found, complete=True)
 

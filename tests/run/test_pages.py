@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.generators import stock_stream
-from cernis.pattern.query import Pattern, Strategy, Unit
-from cernis.pattern.selection import counts_only
-from cernis.results import rooted
+from cernis.pattern.query import Pattern, Strategy, Unit, counts_only
 from cernis.results.result import Result
+from cernis.results.sets import rooted
 from tools.cases.strategies import cases
 from tools.cases.tables import make_table
 

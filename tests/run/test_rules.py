@@ -17,16 +17,15 @@ from hypothesis import strategies as st
 import cernis
 from cernis.cli import run
 from cernis.cli.main import main
-from cernis.cli.rule_watch import RuleWatch
+from cernis.cli.streams.rule_watch import RuleWatch
 from cernis.errors import BudgetError, CernisError, DataError, StateError
 from cernis.languages.ceql.parse import use_time_zone
 from cernis.languages.ceql.rules import parse_rules
-from cernis.pattern.query import Consume, Pattern, Strategy
-from cernis.pattern.selection import counts_only
+from cernis.pattern.query import Consume, Pattern, Strategy, counts_only
 from cernis.pattern.simple_tests import ConstantTest
 from cernis.plan.equalities import find_equalities, why_whole
 from cernis.plan.plan import Plan
-from cernis.run.rules import rule_files
+from cernis.run import rule_files
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
@@ -133,9 +132,9 @@ def test_the_size_of_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     rules, events = cernis.rules(on_hosts(5)), log(600, 5)
     batches = pa.RecordBatchReader.from_batches(events.schema, events.to_batches(max_chunksize=40))
     whole = rules.run(events)
-    monkeypatch.setattr("cernis.run.rules.read_chunk.CHUNK", 50)
-    monkeypatch.setattr("cernis.run.rules.read_chunk.CHUNK_PER_RULE", 20)
-    monkeypatch.setattr("cernis.run.rules.read_chunk.CHUNK_BYTES", 2000)
+    monkeypatch.setattr("cernis.run.rules.reading.read_chunk.CHUNK", 50)
+    monkeypatch.setattr("cernis.run.rules.reading.read_chunk.CHUNK_PER_RULE", 20)
+    monkeypatch.setattr("cernis.run.rules.reading.read_chunk.CHUNK_BYTES", 2000)
     for name, found in rules.run(batches).items():
         assert found.to_arrow().equals(whole[name].to_arrow())
         assert found.count() > 0

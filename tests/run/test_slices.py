@@ -14,7 +14,7 @@ from hypothesis import given, settings
 import cernis
 from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.run import slices
-from cernis.run.pipeline import Pipeline
+from cernis.run.stages.pipeline import Pipeline
 from tools.cases.strategies import cases
 from tools.cases.tables import make_table
 
@@ -27,7 +27,7 @@ def _small_batches() -> Iterator[None]:
     """Cut a few events into many batches, however far back slices have to read."""
     with (
         mock.patch("cernis.events.order.BATCH_ROWS", 2),
-        mock.patch("cernis.events.reader.BATCH_ROWS", 2),
+        mock.patch("cernis.events.reading.reader.BATCH_ROWS", 2),
         mock.patch.object(slices, "_SPARE", 0),
     ):
         yield

@@ -18,8 +18,8 @@ from cernis.cli.main import main
 from cernis.encoding import lookup
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.query import Pattern, TableJoin
-from cernis.pattern.selection import counts_only, marked_variables
+from cernis.pattern.query import Pattern, TableJoin, counts_only
+from cernis.pattern.variables import marked_variables
 from cernis.testing import oracle
 from tools.cases.differential import assert_agrees, assert_counts_agree
 from tools.cases.grammar import split_batches

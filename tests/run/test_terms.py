@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 import cernis
 import cernis.pattern as p
 from cernis.languages.ceql import parse
-from cernis.pattern.query import Pattern
-from cernis.pattern.selection import counts_only
+from cernis.pattern.query import Pattern, counts_only
 from cernis.plan.plan import make_plan
 from tools.cases.differential import assert_agrees
 from tools.cases.grammar import split_batches as split

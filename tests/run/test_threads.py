@@ -18,7 +18,7 @@ import cernis
 from cernis.automata.unary.determinize import Deterministic
 from cernis.engine.correlated import tables as correlated_tables
 from cernis.rdf.reading import merge
-from cernis.run.rules.shared_rules import SMALLEST
+from cernis.run.rules.shared.shared_rules import SMALLEST
 
 THREADS, ROUNDS = 4, 3
 UNARY = "SELECT * WHERE ((A OR B) ; (C OR D)+ ; (A OR E) ; F?) AS x ; G WITHIN 9 EVENTS"

@@ -9,7 +9,7 @@ import pytest
 from cernis.serve.check import KnownData, diagnose
 from cernis.serve.data import EventData
 from cernis.serve.failure import RequestError
-from cernis.serve.graphs import GraphData
+from cernis.serve.rdf import GraphData
 from cernis.serve.runs import HeldRun
 from cernis.serve.samples import SAMPLES, Sample, load_sample
 from cernis.serve.worker import make_run

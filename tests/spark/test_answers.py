@@ -21,8 +21,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.pattern.query import Consume, Pattern, Strategy, Unit
-from cernis.pattern.selection import counts_only
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit, counts_only
 from cernis.spark.recognition import recognize
 from tools.cases.corpus import CorpusCase, CorpusGroup, read_cases
 from tools.cases.differential import (

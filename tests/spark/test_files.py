@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.errors import CernisError, DataError
-from cernis.events import text
+from cernis.events.reading import text
 from cernis.spark.batch import select_rows
 from cernis.spark.files import merge as parts
 from cernis.spark.files.check import check_files

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 import cernis
 import cernis.spark
-from cernis.events.evaluate import calculate_column
+from cernis.events.evaluation.evaluate import calculate_column
 from cernis.pattern.functions import BUILTIN, FUNCTIONS
 from cernis.spark import catalyst
 from tools.cases.edges import list_calls, normalize

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from cernis.cli.main import main
 from cernis.errors import DataError, StateError
-from cernis.pattern.spaseq import SpaseqQuery
+from cernis.languages.spaseq.query import SpaseqQuery
 from cernis.rdf.query import GraphQuery
 from cernis.spark import parse_graphs, progress_of, recognize_graphs
 from cernis.spark.rdf.texts import FILES

@@ -15,14 +15,14 @@ import pytest
 
 from cernis.errors import DataError
 from cernis.plan.plan import Distribution
-from cernis.rdf.exchange import TS
 from cernis.rdf.query import GraphQuery
+from cernis.rdf.solving.exchange import TS
 from cernis.spark.rdf.explanation import explain_graphs
 from cernis.spark.rdf.files import check_graph_files, check_knowledge
 from cernis.spark.rdf.layout import choose_solution_layout
 from cernis.spark.rdf.solve import SolutionWork, solve_parts
 from cernis.work.columns import BUCKET
-from cernis.work.graphs import solution_answer_schema
+from cernis.work.rdf import solution_answer_schema
 from cernis.work.reading import recognize_rows
 from tools.cases.spaseq.corpus import read_cases, write_background, write_stream
 from tools.cases.spaseq.grammar import (
@@ -87,7 +87,7 @@ def local(query: GraphQuery, files: Any, background: Any, unit: str = "ns") -> l
 def test_random_queries_are_answered_alike_however_they_are_spread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cernis.rdf.exchange._MANY_TERMS", 30)  # drops terms on the way
+    monkeypatch.setattr("cernis.rdf.solving.exchange._MANY_TERMS", 30)  # drops terms on the way
     met: Counter[Distribution] = Counter()
     for seed in range(40):
         draw = random.Random(seed)

@@ -26,8 +26,8 @@ from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Terms
 from cernis.spark.rdf.layout import choose_solution_layout
+from cernis.spark.rdf.recognize import recognize_graphs
 from cernis.spark.rdf.source import RdfDataSource
-from cernis.spark.recognition import recognize_graphs
 from cernis.testing.spaseq import oracle
 from tools.cases.spaseq.corpus import SpaseqCase, comparable_match, read_cases, write_stream
 from tools.cases.spaseq.grammar import (

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import cernis
-from cernis.results.columns import count_column
-from cernis.results.group_columns import decimal_column
+from cernis.results.formats.columns import count_column
+from cernis.results.formats.group_columns import decimal_column
 from cernis.work.group_parts import cast_groups
 
 

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 import cernis
 from cernis.events.order import Scale
 from cernis.generators.stock import stock_stream
-from cernis.pattern.query import Consume, Pattern, Strategy, Unit
-from cernis.pattern.selection import counts_only
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit, counts_only
 from cernis.run.session import RunOptions
 from cernis.spark import explain, recognize
 from cernis.spark.prepare import reach_ahead, reach_back

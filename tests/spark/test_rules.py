@@ -19,7 +19,7 @@ from benchmarks.detections import host_log, write_detection
 from cernis.cli.main import main
 from cernis.generators.stock import stock_stream
 from cernis.run.rules.rule import RuleSetError
-from cernis.run.rules.shared_rules import SMALLEST
+from cernis.run.rules.shared.shared_rules import SMALLEST
 from cernis.spark import batch
 from cernis.spark.recognition import recognize_rules
 

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.events.order import Scale
-from cernis.pattern.query import Consume, Pattern, Unit
-from cernis.pattern.selection import counts_only
+from cernis.pattern.query import Consume, Pattern, Unit, counts_only
 from cernis.run.session import RunOptions
 from cernis.work.columns import NOW, OWN, PART, ROW
 from cernis.work.layout import (

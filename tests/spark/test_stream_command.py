@@ -24,8 +24,8 @@ from pyspark.errors import StreamingQueryException
 from rich.console import Console
 
 import cernis
-from cernis.cli.live import Tally, View, WatermarkClock, latest_matches, render, summarize
 from cernis.cli.main import main
+from cernis.cli.streams.live import Tally, View, WatermarkClock, latest_matches, render, summarize
 from cernis.spark.streaming import sinks
 from cernis.spark.streaming.sinks import describe_failure
 from cernis.spark.streaming.sources import ARRIVED

@@ -277,7 +277,7 @@ def many(number: int, **features: Any) -> st.SearchStrategy[Drawn]:
 
 
 def _agree(spark: Any, folder: Path, drawn: Sequence[tuple[Pattern, Events]], seed: int) -> None:
-    from cernis.pattern.selection import counts_only
+    from cernis.pattern.query import counts_only
 
     timed = [(p, [{"ts": i, **event} for i, event in enumerate(events)]) for p, events in drawn]
     queries = [(cernis.query(pattern), events) for pattern, events in timed]

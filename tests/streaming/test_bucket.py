@@ -19,8 +19,7 @@ import cernis
 from cernis.errors import StateError
 from cernis.events.order import Scale
 from cernis.events.source import stream_of
-from cernis.pattern.query import Consume, Pattern, Strategy, Unit
-from cernis.pattern.selection import counts_only
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit, counts_only
 from cernis.run.feed import Measures
 from cernis.run.session import RunOptions
 from cernis.run.stages.groups import find_measures

@@ -24,7 +24,7 @@ from cernis.spark.streaming.packing import pack_buckets
 from cernis.work import log
 from cernis.work.bucket import Bucket, BucketWork, restore_bucket
 from cernis.work.columns import EVENT
-from cernis.work.graphs import solution_answer_schema
+from cernis.work.rdf import solution_answer_schema
 from tools.cases.spaseq.corpus import (
     SECOND,
     comparable_match,
@@ -158,7 +158,7 @@ def _small_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_random_queries_have_the_matches_of_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cernis.rdf.exchange._MANY_TERMS", 30)  # drops terms on the way
+    monkeypatch.setattr("cernis.rdf.solving.exchange._MANY_TERMS", 30)  # drops terms on the way
     found = keyed = snapshots = 0
     for seed in range(30):
         draw = random.Random(seed)

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from cernis.errors import CernisError, DataError, StateError
-from cernis.rdf.live_background import BackgroundFile
 from cernis.rdf.query import GraphQuery
+from cernis.rdf.reading.live_background import BackgroundFile
 from cernis.spark.rdf import solve
 from cernis.spark.rdf import versions as v
 from cernis.spark.rdf.files import check_knowledge
@@ -24,7 +24,7 @@ from cernis.spark.rdf.recognize import RdfOptions, check_live, recognize_rdf_str
 from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork
 from cernis.spark.streaming.packing import pack_buckets
 from cernis.work.bucket import BucketWork, restore_bucket
-from cernis.work.graphs import solution_answer_schema
+from cernis.work.rdf import solution_answer_schema
 from tools.cases.state_store import MemoryStore
 
 QUERY = """PREFIX : <urn:x:> SELECT ?who ?place {} FROM STREAM S <urn:s>

@@ -21,8 +21,8 @@ import cernis
 from cernis.errors import StateError
 from cernis.events.order import Scale
 from cernis.pattern.query import Consume, Strategy
-from cernis.run.rules import shared_rules
-from cernis.run.rules.shared_rules import SMALLEST
+from cernis.run.rules.shared import shared_rules
+from cernis.run.rules.shared.shared_rules import SMALLEST
 from cernis.run.session import RunOptions
 from cernis.spark.keys import KeyedRules, key_rules
 from cernis.spark.streaming.versions import find_last_batch, record_rules

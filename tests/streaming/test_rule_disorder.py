@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.events.order import Scale
-from cernis.run.rules.shared_rules import SMALLEST
+from cernis.run.rules.shared.shared_rules import SMALLEST
 from cernis.run.session import RunOptions
 from cernis.testing.rules import evaluate_rules
 from cernis.work import log

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import cernis
 from cernis.pattern.query import Pattern
 from cernis.views.automaton import AutomatonView
-from cernis.views.layout import GraphEdge, lay_out_graph
+from cernis.views.layout import StateEdge, lay_out_graph
 from tools.cases.strategies import patterns
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -177,7 +177,7 @@ def test_edges_go_to_the_right_unless_they_go_back(
     graph: tuple[int, list[tuple[int, int]]],
 ) -> None:
     size, pairs = graph
-    layout = lay_out_graph([40.0] * size, [GraphEdge(a, b) for a, b in pairs], 0)
+    layout = lay_out_graph([40.0] * size, [StateEdge(a, b) for a, b in pairs], 0)
     assert len(set(layout.points)) == size
     for i, (a, b) in enumerate(pairs):
         if a != b and i not in layout.back:

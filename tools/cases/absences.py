@@ -9,7 +9,7 @@ from typing import Literal
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Absence, Unit, Window
-from cernis.pattern.selection import marked_variables, single_variables
+from cernis.pattern.variables import marked_variables, single_variables
 
 Link = Literal["free", "equal", "residual"]
 """How a guard depends on the match: not at all, by equal values, or in any way."""

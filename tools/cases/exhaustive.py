@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.formula import Gap, Unit, Window
 from cernis.pattern.query import Absence, Consume, Pattern, Select, Strategy, Variable
-from cernis.pattern.window import Gap, Unit, Window
 from tools.cases.grammar import find_bound_variables
 
 Event = Mapping[str, Any]

@@ -26,6 +26,7 @@ from typing import Any, Literal, TypeVar
 
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.formula import Gap
 from cernis.pattern.predicate import Aggregate
 from cernis.pattern.query import (
     Absence,
@@ -39,7 +40,6 @@ from cernis.pattern.query import (
     Window,
 )
 from cernis.pattern.waits import list_first
-from cernis.pattern.window import Gap
 from tools.cases.absences import LINKS, Link, link_guard, make_absence
 from tools.cases.terms import make_term_condition, make_value_select
 

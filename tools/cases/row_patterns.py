@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
-from cernis.pattern.row_pattern import (
+from cernis.languages.sql.row_pattern import (
     RowAlternation,
     RowAnchor,
     RowExclusion,

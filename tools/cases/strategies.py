@@ -36,7 +36,7 @@ from cernis.pattern.query import (
     Suppression,
     Variable,
 )
-from cernis.pattern.selection import marked_variables, starred_variables
+from cernis.pattern.variables import marked_variables, starred_variables
 from tools.cases.conjunctive import JoinCase, JoinFeatures, JoinGrammar
 from tools.cases.crossings import make_crossing_events, make_crossing_query
 from tools.cases.far import (

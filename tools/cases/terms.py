@@ -12,7 +12,7 @@ from typing import TypeVar
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Select, SelectedTerm, Variable
-from cernis.pattern.selection import marked_variables, single_variables
+from cernis.pattern.variables import marked_variables, single_variables
 
 Chooser = Callable[[int], int]
 Chosen = TypeVar("Chosen")

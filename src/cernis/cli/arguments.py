@@ -251,7 +251,7 @@ def named_files(arguments: Sequence[str]) -> Files:
     pairs = [_name_and_file(argument) for argument in arguments]
     if all(name is None for name, _ in pairs):
         return [path for _, path in pairs]
-    from cernis.events.files import stem_of
+    from cernis.events.reading.files import stem_of
 
     files: dict[str, Path | list[Path]] = {}
     for name, path in pairs:
@@ -290,7 +290,7 @@ def files_of(files: Files) -> list[Path | list[Path]]:
 
 def all_files(files: Files) -> list[Path]:
     """Return all files, those that globs match too; folders stay folders."""
-    from cernis.events.folders import expand_path
+    from cernis.events.reading.folders import expand_path
 
     named = [[one] if isinstance(one, Path) else one for one in files_of(files)]
     return [file for several in named for path in several for file in expand_path(path)]
@@ -298,7 +298,7 @@ def all_files(files: Files) -> list[Path]:
 
 def has_pipe(files: Files) -> bool:
     """Return whether some file can be read only once."""
-    from cernis.events.pipe import is_pipe
+    from cernis.events.reading.pipe import is_pipe
 
     return any(map(is_pipe, all_files(files)))
 

@@ -50,7 +50,7 @@ def _check_rules(source: str | Path, *, strict: bool, skips: bool) -> int:
     """
     from cernis.cli.deliver import list_notes
     from cernis.cli.terminal import print_notes
-    from cernis.run.rules.prepare import note_refused
+    from cernis.run.rules.reading.prepare import note_refused
     from cernis.run.rules.rule_set import RuleSet
 
     rules = RuleSet.of(source, "skip") if skips else _read_rules(source)

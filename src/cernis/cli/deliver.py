@@ -49,10 +49,10 @@ from cernis.errors import (
 )
 from cernis.integers import count_noun, describe_integer, write_integer
 from cernis.output import open_output
-from cernis.pattern.selection import counts_only
+from cernis.pattern.query import counts_only
 from cernis.results.answers import Answers
+from cernis.results.formats.jsonlines import name_lines, text_of
 from cernis.results.groups import Groups
-from cernis.results.jsonlines import name_lines, text_of
 from cernis.results.match import Match
 from cernis.results.matches import Matches
 from cernis.results.of_rules import name_rules, name_table

@@ -230,7 +230,7 @@ def run(
             for option, is_given in unfit.items():
                 if is_given:
                     raise typer.BadParameter("does not go with --follow", param_hint=option)
-            from cernis.cli.stream_local import follow_files
+            from cernis.cli.streams.local import follow_files
 
             follow_files(arguments, [*(events or ()), *(more or ())])
             return
@@ -309,7 +309,7 @@ def stream(
         if language != "spaseq" and options.output_format is OutputFormat.nq:
             raise typer.BadParameter(_GRAPHS_ONLY, param_hint="--output-format")
 
-        from cernis.cli.stream_plan import StreamArguments
+        from cernis.cli.streams.plan import StreamArguments
 
         arguments = StreamArguments(
             text=text,
@@ -320,11 +320,11 @@ def stream(
             **vars(options),
         )
         if engine is EngineName.local:
-            from cernis.cli.stream_local import stream_local
+            from cernis.cli.streams.local import stream_local
 
             stream_local(arguments)
         else:
-            from cernis.cli.stream import stream as run_stream
+            from cernis.cli.streams.stream import stream as run_stream
 
             run_stream(arguments)
 

@@ -38,7 +38,7 @@ from cernis.cli.terminal import print_note
 from cernis.compiled.tiers import announce_compiling
 from cernis.engine.unary.aggregate import is_compiled
 from cernis.errors import BudgetError, CernisError
-from cernis.events.pipe import announce_waiting
+from cernis.events.reading.pipe import announce_waiting
 from cernis.pattern.query import Unit
 from cernis.results.matches import Matches
 from cernis.results.of_rules import fill_table, unite_columns
@@ -187,7 +187,7 @@ class _FoundHere(FoundByRules):
         return united, ((name, fill_table(table, united)) for name, table in tables)
 
     def notes(self) -> Iterable[str]:
-        from cernis.run.rules.prepare import note_stopped
+        from cernis.run.rules.reading.prepare import note_stopped
 
         pairs = ((rule, self._found[rule.name].notes) for rule in self._session.rules)
         listed = list_notes(pairs, common=self._session.notes)

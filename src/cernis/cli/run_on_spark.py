@@ -56,13 +56,13 @@ from cernis.pattern.atom import TypeIs
 from cernis.pattern.query import Variable
 from cernis.rdf.matches import GraphMatch
 from cernis.results.answers import Answers
-from cernis.results.columns import SUPPRESSED
-from cernis.results.deadline import DEADLINE
-from cernis.results.flat import flatten_column
+from cernis.results.formats.columns import SUPPRESSED
+from cernis.results.formats.flat import flatten_column
+from cernis.results.formats.jsonlines import TextEvents, answer_lines, text_of
 from cernis.results.groups import MatchGroup
-from cernis.results.jsonlines import TextEvents, answer_lines, text_of
 from cernis.results.match import Match
 from cernis.results.of_rules import name_rules
+from cernis.results.terms.deadline import DEADLINE
 from cernis.results.values import python_values
 from cernis.run.advice import absent_types, unmet_conditions
 from cernis.run.advice.to_blame import NOTHING_MATCHED

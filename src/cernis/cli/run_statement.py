@@ -11,7 +11,7 @@ from cernis.cli.arguments import Files, RunArguments, files_of
 from cernis.cli.deliver import Found, FoundRuns, ResultKind
 from cernis.cli.terminal import make_table, spinner, value_text
 from cernis.errors import CernisError
-from cernis.events.files import stem_of
+from cernis.events.reading.files import stem_of
 from cernis.output import input_files
 from cernis.results.budget import CANDIDATE_BUDGET
 from cernis.run.rows.feed import DEFAULT_BUDGET

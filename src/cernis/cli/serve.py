@@ -59,7 +59,7 @@ def serve(
 
 def _name_files(events: Sequence[str]) -> dict[str, Path]:
     """Return one file for each stream."""
-    from cernis.events.files import stem_of
+    from cernis.events.reading.files import stem_of
 
     files = named_files(events)
     pairs = files.items() if isinstance(files, dict) else [(stem_of(p), p) for p in files]

@@ -21,10 +21,10 @@ from cernis.cli.log import is_structured, write_record
 from cernis.errors import WarningNote, neutralize, write_message
 from cernis.integers import write_integer
 from cernis.results.answers import Answer
-from cernis.results.columns import SUPPRESSED
-from cernis.results.deadline import DEADLINE
+from cernis.results.formats.columns import SUPPRESSED
 from cernis.results.groups import MatchGroup
 from cernis.results.match import Match
+from cernis.results.terms.deadline import DEADLINE
 
 if TYPE_CHECKING:
     from cernis.rdf.matches import GraphMatch

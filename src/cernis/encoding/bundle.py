@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 from cernis.automata.unary.alphabet import Alphabet, passes
 from cernis.automata.unary.cea import Both, Either, Is, Test, find_atoms
 from cernis.encoding.encode import ClassEncoder, SeenTruths, Vector, compares_constants
-from cernis.events.attributes import attribute
 from cernis.events.batch import Bools, EventBatch, Int64s
-from cernis.events.evaluate import evaluate_predicate
-from cernis.events.times import is_text, value_type
+from cernis.events.column_types import is_text, value_type
+from cernis.events.evaluation.attributes import attribute
+from cernis.events.evaluation.evaluate import evaluate_predicate
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.simple_tests import ConstantTest, Form, find_tests

@@ -27,10 +27,11 @@ import pyarrow.compute as pc
 
 from cernis.compiled import kernel
 from cernis.errors import DataError
-from cernis.events.attributes import attribute
 from cernis.events.batch import Bools, EventBatch, Int64s
-from cernis.events.evaluate import float_at_most
-from cernis.events.times import as_floats, is_fraction, value_type
+from cernis.events.column_types import is_fraction, value_type
+from cernis.events.evaluation.attributes import attribute
+from cernis.events.evaluation.evaluate import float_at_most
+from cernis.events.times import as_floats
 from cernis.pattern.predicate import RANK
 from cernis.state import (
     Sizes,

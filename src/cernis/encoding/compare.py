@@ -46,9 +46,10 @@ from cernis.compiled.tiers import arrays_first
 from cernis.encoding.clock import to_sortable
 from cernis.encoding.keys import NONE, Tuples, ticks_of, valid_rows
 from cernis.errors import DataError
-from cernis.events.attributes import attribute
 from cernis.events.batch import EventBatch, Int64s
-from cernis.events.evaluate import EXACT
+from cernis.events.column_types import MOST_ORDERED_DIGITS, is_long_decimal, value_type
+from cernis.events.evaluation.attributes import attribute
+from cernis.events.evaluation.evaluate import EXACT
 from cernis.events.kinds import (
     BOOLEAN,
     BYTES,
@@ -62,12 +63,7 @@ from cernis.events.kinds import (
     kind_of,
     kinds_in,
 )
-from cernis.events.times import (
-    MOST_ORDERED_DIGITS,
-    is_long_decimal,
-    parse_timestamps,
-    value_type,
-)
+from cernis.events.times import parse_timestamps
 from cernis.state import Tree, frozen_record, listed, number, part, read, require, text, write
 
 TIME = "@time"

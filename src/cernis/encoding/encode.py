@@ -32,17 +32,16 @@ import pyarrow as pa
 
 from cernis.encoding import classify
 from cernis.encoding.hashing import BytesTable, IntTable
-from cernis.events.attributes import attribute
 from cernis.events.batch import EventBatch, Int32s
-from cernis.events.evaluate import (
+from cernis.events.column_types import is_text, join_chunks
+from cernis.events.evaluation.attributes import attribute
+from cernis.events.evaluation.evaluate import (
     SharedLookup,
     evaluate_predicate,
     float_at_most,
     parse_instant,
     replace_surrogates,
 )
-from cernis.events.reader import join_chunks
-from cernis.events.times import is_text
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
 

@@ -27,9 +27,10 @@ import pyarrow.compute as pc
 
 from cernis.encoding.classify import text_of
 from cernis.encoding.hashing import BytesTable, IntTable
-from cernis.events.attributes import attribute
 from cernis.events.batch import Bools, EventBatch, Int64s
-from cernis.events.times import DAY, UNITS, is_text, to_integers
+from cernis.events.column_types import is_text
+from cernis.events.evaluation.attributes import attribute
+from cernis.events.times import DAY, UNITS, to_integers
 from cernis.state import (
     Tree,
     array,

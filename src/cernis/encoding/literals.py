@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from ahocorasick_rs import BytesAhoCorasick
 
 from cernis.events.batch import Int64s
-from cernis.events.functions import change_case
-from cernis.events.times import is_text
+from cernis.events.column_types import is_text
+from cernis.events.evaluation.functions import change_case
 
 _BYTES = 1 << 22
 """So many bytes are searched at once, which bounds the list of matches."""

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.errors import DataError
-from cernis.events.attributes import attribute
 from cernis.events.batch import Bools, EventBatch
-from cernis.events.times import as_floats, is_number, value_type
+from cernis.events.column_types import is_number, value_type
+from cernis.events.evaluation.attributes import attribute
+from cernis.events.times import as_floats
 
 _MOST_DIGITS = 38
 """Of a decimal with 128 bits."""

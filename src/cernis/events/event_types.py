@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cernis.errors import DataError
 from cernis.events.batch import Bools
-from cernis.events.times import is_text, value_type
+from cernis.events.column_types import is_text, value_type
 
 
 def type_of_types(type_: pa.DataType) -> pa.DataType | None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cernis.errors import DataError, StateError
 from cernis.events.batch import EventBatch
-from cernis.events.reader import read_stream
+from cernis.events.reading.reader import read_stream
 from cernis.state import (
     MOST_EVENTS,
     array,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cernis.events.times import is_number, is_text, value_type
+from cernis.events.column_types import is_number, is_text, value_type
 
 NULL, NUMBER, TEXT, BOOLEAN, INSTANT, CLOCK_TIME, DURATION, BYTES, LIST, RECORD, OTHER = range(11)
 """Frozen states hold these numbers."""

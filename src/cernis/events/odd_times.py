@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from cernis.errors import Diagnostic
 from cernis.events.batch import EventBatch
+from cernis.events.column_types import is_number, value_type
 from cernis.events.source import Source
-from cernis.events.times import UNITS, is_number, value_type
+from cernis.events.times import UNITS
 
 CODE = "odd-times"
 

@@ -36,7 +36,8 @@ import pyarrow as pa
 
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s
-from cernis.events.reader import BATCH_ROWS, join_chunks
+from cernis.events.column_types import join_chunks
+from cernis.events.reading.reader import BATCH_ROWS
 from cernis.events.source import Chunk, Source
 
 LOAD_BYTES = 1 << 26

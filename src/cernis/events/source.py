@@ -18,15 +18,15 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.errors import DataError
-from cernis.events import times
+from cernis.events import column_types, times
 from cernis.events.batch import TIMES, TYPES, Bools, Int64s, is_computed
-from cernis.events.csv_form import Columns, columns_of, make_form
 from cernis.events.event_types import convert_types, type_of_types
-from cernis.events.files import Opening, stem_of
-from cernis.events.folders import FilesReader, expand_path, open_path, open_paths
-from cernis.events.mistakes import Mistakes, OnError, check_names, did_you_mean, no_column
-from cernis.events.pipe import is_standard_input
-from cernis.events.reader import (
+from cernis.events.reading.csv_form import Columns, columns_of, make_form
+from cernis.events.reading.files import Opening, stem_of
+from cernis.events.reading.folders import FilesReader, expand_path, open_path, open_paths
+from cernis.events.reading.mistakes import Mistakes, OnError, check_names, did_you_mean, no_column
+from cernis.events.reading.pipe import is_standard_input
+from cernis.events.reading.reader import (
     BatchReader,
     EmptyReader,
     Piece,
@@ -35,8 +35,8 @@ from cernis.events.reader import (
     check_columns,
     to_table,
 )
-from cernis.events.records import make_table
-from cernis.events.text import TextReader
+from cernis.events.reading.records import make_table
+from cernis.events.reading.text import TextReader
 from cernis.output import input_files
 from cernis.schema import Kind, Schema, Stream
 
@@ -301,7 +301,7 @@ class Source:
         type_ = self.columns.field(column).type
         if type_of_types(type_) is None:
             raise DataError(
-                f"{self.label}: the type column {column!r} holds {times.value_type(type_)}, "
+                f"{self.label}: the type column {column!r} holds {column_types.value_type(type_)}, "
                 "not text or whole numbers"
             )
         return column
@@ -664,8 +664,8 @@ def _from_iterator(
 
 _KINDS = (
     (pa.types.is_integer, Kind.INT),
-    (times.is_fraction, Kind.FLOAT),
-    (times.is_text, Kind.STRING),
+    (column_types.is_fraction, Kind.FLOAT),
+    (column_types.is_text, Kind.STRING),
     (pa.types.is_boolean, Kind.BOOL),
     (pa.types.is_timestamp, Kind.TIMESTAMP),
     (pa.types.is_date, Kind.TIMESTAMP),
@@ -684,7 +684,7 @@ def kind_of(type_: pa.DataType) -> Kind:
     >>> kind_of(pa.dictionary(pa.int8(), pa.string())), kind_of(pa.decimal128(9, 2))
     (<Kind.STRING: 'string'>, <Kind.FLOAT: 'double'>)
     """
-    type_ = times.value_type(type_)
+    type_ = column_types.value_type(type_)
     return next((kind for test, kind in _KINDS if test(type_)), Kind.OTHER)
 
 
@@ -706,7 +706,9 @@ def stream_of(name: str, schema: pa.Schema) -> Stream:
     return Stream(
         name,
         {n: kind_of(type_) for n, type_ in types.items()},
-        long_decimals=frozenset(n for n, type_ in types.items() if times.is_long_decimal(type_)),
+        long_decimals=frozenset(
+            n for n, type_ in types.items() if column_types.is_long_decimal(type_)
+        ),
         decimals=frozenset(n for n, type_ in types.items() if pa.types.is_decimal(type_)),
     )
 
@@ -716,7 +718,7 @@ def list_attributes(
 ) -> Iterator[tuple[str, pa.DataType]]:
     """Yield the attributes that some columns have, by their dotted names, with their types."""
     for field in schema:
-        name, type_ = f"{inside}{field.name}", times.value_type(field.type)
+        name, type_ = f"{inside}{field.name}", column_types.value_type(field.type)
         yield name, type_
         if pa.types.is_struct(type_):
             yield from list_attributes(type_.fields, f"{name}.")

@@ -14,7 +14,7 @@ table is not kept for each.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache, reduce
@@ -25,7 +25,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.errors import DataError, RowError
-from cernis.events.attributes import attribute, take_sources
 from cernis.events.batch import (
     TIMES,
     Bools,
@@ -36,9 +35,17 @@ from cernis.events.batch import (
     is_computed,
     take_parts,
 )
+from cernis.events.column_types import (
+    cast_to,
+    common_type,
+    is_number,
+    join_chunks,
+    make_contiguous,
+    value_type,
+)
+from cernis.events.evaluation.attributes import attribute, take_sources
 from cernis.events.kinds import NULL, Int8s, kind_of, kinds_in
-from cernis.events.reader import join_chunks
-from cernis.events.times import UNITS, is_number, is_text, tick_of, to_ticks, value_type
+from cernis.events.times import tick_of, to_ticks
 from cernis.pattern.predicate import TIME, TIME_NS
 
 _NO_POSITIONS: Int64s = np.empty(0, np.int64)
@@ -427,7 +434,7 @@ class EventStore:
             if found is None or (kind is not None and kind_of(found.type) != kind):
                 arrays.append(pa.nulls(len(rows), type_))
             else:
-                arrays.append(cast_to(_contiguous(found.take(pa.array(rows))), type_))
+                arrays.append(cast_to(make_contiguous(found.take(pa.array(rows))), type_))
             indices.append(own)
         if len(arrays) < 2:
             return _spread(arrays[0] if arrays else pa.nulls(0, type_), back)
@@ -544,89 +551,7 @@ def _per_part(
             yield table, stored.index[local[at]], at
 
 
-def _contiguous(column: pa.ChunkedArray) -> pa.Array:
-    if pa.types.is_dictionary(column.type):
-        chunks = [chunk.dictionary_decode() for chunk in column.chunks]
-        column = pa.chunked_array(chunks, column.type.value_type)
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
-
-
 def _find_type(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
     """Return the type of an attribute in a table of this schema; null where it has none."""
     column = attribute(schema.empty_table(), path)
     return pa.null() if column is None else value_type(column.type)
-
-
-def cast_to(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return the values in a type that `common_type` chose."""
-    if values.type == type_:
-        return values
-    if pa.types.is_struct(type_) and pa.types.is_struct(values.type):
-        return _cast_struct(values, type_)
-    try:
-        return values.cast(type_, safe=False)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        return pa.array([None if v is None else str(v) for v in values.to_pylist()]).cast(type_)
-
-
-def cast_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Cast each column of a table to a schema of such types."""
-    columns = [
-        cast_to(_contiguous(column), field.type)
-        for column, field in zip(table.columns, schema, strict=True)
-    ]
-    return pa.table(columns, schema=schema)
-
-
-def _cast_struct(values: pa.StructArray, type_: pa.StructType) -> pa.StructArray:
-    children, fields = [], [type_.field(i) for i in range(type_.num_fields)]
-    for field in fields:
-        here = values.type.get_field_index(field.name)
-        child = pa.nulls(len(values), field.type) if here < 0 else values.flatten()[here]
-        children.append(cast_to(child, field.type))
-    return pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())
-
-
-def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """Return the type that holds values of both; text where nothing else does.
-
-    >>> common_type(pa.int32(), pa.float32()), common_type(pa.int8(), pa.string())
-    (DataType(double), DataType(string))
-    """
-    if a == b or pa.types.is_null(b):
-        return a
-    if pa.types.is_null(a):
-        return b
-
-    def both(test: Callable[[pa.DataType], bool]) -> bool:
-        return test(a) and test(b)
-
-    if both(pa.types.is_integer):
-        wide = {a, b} & {pa.uint64()}
-        return pa.uint64() if wide and both(pa.types.is_unsigned_integer) else pa.int64()
-    if both(is_number):
-        return pa.float64()
-    if both(is_text):
-        return pa.large_string()
-    if both(_is_instant):
-        return _common_timestamp(a, b)
-    if both(pa.types.is_struct):
-        fields = {f.name: f for f in (a.field(i) for i in range(a.num_fields))}
-        for field in (b.field(i) for i in range(b.num_fields)):
-            known = fields.get(field.name, field)
-            fields[field.name] = field.with_type(common_type(known.type, field.type))
-        return pa.struct(list(fields.values()))
-    return pa.string()
-
-
-def _is_instant(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(type_) or pa.types.is_date(type_))
-
-
-def _common_timestamp(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    units = [t.unit if pa.types.is_timestamp(t) else "ms" for t in (a, b)]
-    zones = {t.tz for t in (a, b) if pa.types.is_timestamp(t)}
-    zone = zones.pop() if len(zones) == 1 else "UTC"
-    return pa.timestamp(min(units, key=lambda u: UNITS[u]), zone)

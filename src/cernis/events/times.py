@@ -19,41 +19,13 @@ import pyarrow.compute as pc
 
 from cernis.errors import DataError
 from cernis.events.batch import Bools, Int64s
+from cernis.events.column_types import is_fraction, is_text, value_type
 
 UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 DAY = 86_400 * UNITS["s"]
 
 _ZONED = r"[T ]\d\d(:?\d\d)?(:?\d\d)?([.,]\d+)?(Z|z|[+-]\d\d(:?\d\d)?)$"
 LARGEST_TICK = 9_223_372_036_854_775_800
-
-
-def value_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type of the values: of a dictionary, the type of its entries."""
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
-
-
-def is_text(type_: pa.DataType) -> bool:
-    """Return whether a column of this type holds strings."""
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
-
-
-def is_fraction(type_: pa.DataType) -> bool:
-    """Return whether a column of this type holds floats or decimals."""
-    return bool(pa.types.is_floating(type_) or pa.types.is_decimal(type_))
-
-
-def is_number(type_: pa.DataType) -> bool:
-    """Return whether a column of this type holds integers, floats or decimals."""
-    return bool(pa.types.is_integer(type_)) or is_fraction(type_)
-
-
-MOST_ORDERED_DIGITS = 34
-"""Decimals of so many digits keep their order in the two words of an index."""
-
-
-def is_long_decimal(type_: pa.DataType) -> bool:
-    """Return whether a column of this type may hold decimals that no index keeps in order."""
-    return bool(pa.types.is_decimal(type_)) and type_.precision > MOST_ORDERED_DIGITS
 
 
 def tick_of(type_: pa.DataType, time_unit: str) -> int | None:

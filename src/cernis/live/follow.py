@@ -31,8 +31,8 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.errors import CernisError, DataError, StateError
-from cernis.events.files import Opening
-from cernis.events.reader import Piece, Reader
+from cernis.events.reading.files import Opening
+from cernis.events.reading.reader import Piece, Reader
 from cernis.events.source import read_events
 from cernis.live.connect import open_input
 from cernis.live.inputs import ArrivedTexts, LiveInput
@@ -234,7 +234,7 @@ def follow(
     elif isinstance(query, Query):
         prepared = prepare_query(query, inputs, options, "events")
     else:
-        from cernis.live.graphs import GraphOptions, prepare_graphs
+        from cernis.live.rdf import GraphOptions, prepare_graphs
 
         goes_on = checkpoint is not None
         unit = reading.get("time_unit")

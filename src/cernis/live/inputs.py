@@ -34,12 +34,12 @@ import pyarrow as pa
 
 from cernis.errors import DataError, StateError
 from cernis.events.batch import Int64s
-from cernis.events.files import Opening, open_file, open_pipe, open_text
-from cernis.events.json_text import JsonReader
-from cernis.events.pipe import Pipe
-from cernis.events.reader import Piece, Reader
-from cernis.events.text import TextPosition, TextReader
-from cernis.events.times import value_type
+from cernis.events.column_types import value_type
+from cernis.events.reading.files import Opening, open_file, open_pipe, open_text
+from cernis.events.reading.json_text import JsonReader
+from cernis.events.reading.pipe import Pipe
+from cernis.events.reading.reader import Piece, Reader
+from cernis.events.reading.text import TextPosition, TextReader
 from cernis.work.log import damaged
 
 ARRIVED = "kafka_timestamp"

@@ -20,16 +20,16 @@ import pyarrow as pa
 
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s
-from cernis.events.mistakes import Mistakes
+from cernis.events.column_types import common_type
 from cernis.events.order import Ordering
+from cernis.events.reading.mistakes import Mistakes
 from cernis.events.source import Source
-from cernis.events.store import common_type
 from cernis.live.arrivals import ArrivingSource
 from cernis.live.inputs import ARRIVED
 from cernis.run.query import Query, refuse_insert
+from cernis.run.rules.reading.streams import name_streams, unite_declared
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
-from cernis.run.rules.streams import name_streams, unite_declared
 from cernis.run.session import RunOptions, Session
 from cernis.run.tables import Tables
 from cernis.schema import Schema

@@ -38,7 +38,7 @@ from cernis.live.inputs import KnownText, LiveInput, describe_input, resume_inpu
 from cernis.live.prepare import Prepared, check_rules, record_rules
 from cernis.live.sinks import LINE, Sink
 from cernis.live.store import LocalStore
-from cernis.results.jsonlines import answer_lines
+from cernis.results.formats.jsonlines import answer_lines
 from cernis.run.rules.rule_set import RuleSet
 from cernis.work.bucket import restore_bucket
 from cernis.work.checkpoint import check_same

@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cernis.errors import CernisError
-from cernis.results.jsonlines import text_of
+from cernis.results.formats.jsonlines import text_of
 
 LINE = "line"
 _WRITING = ".writing"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from cernis.pattern import formula as cel
-from cernis.pattern.window import Gap, Unit
+from cernis.pattern.formula import Gap, Unit
 
 
 def bound_length(node: cel.Formula, unit: Unit) -> Fraction | None:

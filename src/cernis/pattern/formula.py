@@ -1,4 +1,4 @@
-"""The formulas of complex event logic (CEL), as plain frozen trees.
+"""The formulas of complex event logic (CEL) and their windows, as plain frozen trees.
 
 Chains of one operator are one n-ary node (`A ; B ; C` is one `Sequence`), so that
 a long pattern is wide, not deep. Every node keeps the span of its text; spans do
@@ -10,12 +10,55 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from fractions import Fraction
 
 from cernis.errors import Span
-from cernis.pattern.predicate import Attribute, Condition, span_field
-from cernis.pattern.window import Gap, Unit, Window
+from cernis.pattern.predicate import TIME, Attribute, Condition, span_field
 
 ANY_TYPE = "*"
+
+
+class Unit(Enum):
+    """The measure of a window or a gap."""
+
+    EVENTS = "EVENTS"
+    TIME = "TIME"
+    ATTRIBUTE = "ATTRIBUTE"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`WITHIN`: a number of events, nanoseconds, or units of a non-decreasing attribute."""
+
+    unit: Unit
+    size: Fraction
+    attribute: Attribute | None = None
+    """The attribute that it is measured in; RANK counts EVENTS where some were left out before."""
+    span: Span | None = span_field()
+    strict: bool = False
+    """Less than the size, not at most; `t3 - t1 < 5` of a conjunctive query, in its TIME."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the window counts units of the time column, or positions without one."""
+        return self.attribute == TIME
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """`[d]`, `[d TO e]`: how far the start of a part lies after the end of the part before.
+
+    In nanoseconds (`Unit.TIME`), or in positions (`Unit.EVENTS`); both ends are allowed.
+    """
+
+    unit: Unit
+    most: Fraction
+    least: Fraction = Fraction(0)
+    span: Span | None = span_field()
+
+    def allows(self, distance: int | Fraction) -> bool:
+        return self.least <= distance <= self.most
 
 
 @dataclass(frozen=True, slots=True)

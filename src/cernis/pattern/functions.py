@@ -3,8 +3,8 @@
 The checker, the messages, the reference, the completion of the playground and the tests read
 `FUNCTIONS`. A row holds the types, the form that computes one value (the oracle, candidates and
 constants use it), the name of Spark's function, a sentence and an example. The form for columns
-has the same name in `cernis.events.functions`, since nothing below the events knows Arrow; a
-function without one there is computed value by value.
+has the same name in `cernis.events.evaluation.functions`, since nothing below the events knows
+Arrow; a function without one there is computed value by value.
 
 A value is that of Spark SQL in ANSI mode. Where Spark raises an error for a single value
 (an overflow, a text that is no number) the value is NULL. Decimals count as the nearest float64,
@@ -28,6 +28,7 @@ from typing import Any
 from typing import Literal as OneOf
 from zoneinfo import ZoneInfo
 
+from cernis.pattern.predicate import is_number, to_machine
 from cernis.pattern.suggest import did_you_mean
 
 Class = OneOf["number", "string", "boolean", "timestamp", "list", "any", "same"]
@@ -117,15 +118,6 @@ def _is_of(value: Any, wanted: Class) -> bool:
             return True
 
 
-def is_number(value: Any) -> bool:
-    """Whether a value is a number; a boolean is none."""
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-
-
-def _machine(value: Any) -> Any:
-    return float(value) if isinstance(value, Decimal) else value
-
-
 def _fit(number: int) -> int | None:
     return number if LOW <= number <= HIGH else None
 
@@ -139,7 +131,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _abs(value: Any) -> Any:
-    value = _machine(value)
+    value = to_machine(value)
     return _fit(abs(value)) if isinstance(value, int) else abs(value)
 
 
@@ -159,7 +151,7 @@ def round_half_up(value: Any, digits: int = 0) -> Any:
     >>> round_half_up(2.675, 2), round_half_up(-2.5), round_half_up(125, -1)
     (2.68, -3.0, 130)
     """
-    value, digits = _machine(value), int(digits)
+    value, digits = to_machine(value), int(digits)
     if isinstance(value, int):
         if digits >= 0:
             return value
@@ -173,12 +165,12 @@ def round_half_up(value: Any, digits: int = 0) -> Any:
 
 
 def _floor(value: Any) -> int | None:
-    value = _machine(value)
+    value = to_machine(value)
     return math.floor(value) if math.isfinite(value) and LOW <= value < 2.0**63 else None
 
 
 def _ceil(value: Any) -> int | None:
-    value = _machine(value)
+    value = to_machine(value)
     return math.ceil(value) if math.isfinite(value) and LOW <= value < 2.0**63 else None
 
 
@@ -221,7 +213,7 @@ def _power(base: Any, exponent: Any) -> float:
 
 
 def _mod(value: Any, divisor: Any) -> Any:
-    value, divisor = _machine(value), _machine(divisor)
+    value, divisor = to_machine(value), to_machine(divisor)
     if divisor == 0:
         return None
     if isinstance(value, int) and isinstance(divisor, int):
@@ -490,7 +482,7 @@ def cast(value: Any, type_: str, zone: str = "UTC") -> Any:
         case "INT" | "BIGINT", str():
             return _fit(int(value)) if _INTEGER.fullmatch(value) else None
         case "INT" | "BIGINT", int() | float() | Decimal():
-            return _whole(_machine(value))
+            return _whole(to_machine(value))
         case "DOUBLE", bool() | int() | float() | Decimal():
             return float(value)
         case "DOUBLE", str():
@@ -515,7 +507,7 @@ def cast(value: Any, type_: str, zone: str = "UTC") -> Any:
             bare = value.strip().lower()
             return True if bare in TRUE_TEXTS else False if bare in FALSE_TEXTS else None
         case "BOOLEAN", int() | float() | Decimal():
-            return _machine(value) != 0
+            return to_machine(value) != 0
         case "DATE", _:
             return _date(value, zone)
         case "TIMESTAMP", _:
@@ -667,7 +659,7 @@ BUILTIN = frozenset(FUNCTIONS)
 
 def _is_equal(one: Any, other: Any) -> bool:
     if is_number(one) and is_number(other):
-        return bool(_machine(one) == _machine(other))
+        return bool(to_machine(one) == to_machine(other))
     return one is not None and type(one) is type(other) and bool(one == other)
 
 

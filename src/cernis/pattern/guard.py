@@ -6,12 +6,11 @@ formula φ that is guarded; a name that ψ binds itself is always ψ's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from cernis.pattern import formula as cel
-from cernis.pattern.predicate import AllOf, Condition, leaf_variables, leaves
-from cernis.pattern.selection import marked_variables
+from cernis.pattern.predicate import AllOf, Condition, conjuncts, mentioned_variables
+from cernis.pattern.variables import marked_variables
 
 
 class SplitGuard(NamedTuple):
@@ -45,7 +44,7 @@ def split_guard(formula: cel.Formula) -> SplitGuard:
     conditions: list[Condition] = []
     node = formula
     while isinstance(node, cel.Filter):
-        parts = list(_conjuncts(node.condition))
+        parts = list(conjuncts(node.condition))
         kept = [part for part in parts if mentioned_variables(part) <= names]
         conditions += [part for part in parts if not mentioned_variables(part) <= names]
         if len(kept) == len(parts):
@@ -61,19 +60,6 @@ def split_guard(formula: cel.Formula) -> SplitGuard:
 def join_guard(formula: cel.Formula, conditions: tuple[Condition, ...]) -> cel.Formula:
     """Return the guard that `split_guard` has split."""
     return cel.Filter(formula, _conjoin([*conditions])) if conditions else formula
-
-
-def mentioned_variables(condition: Condition) -> frozenset[str]:
-    """Return the variables that a condition mentions."""
-    return frozenset(name for leaf in leaves(condition) for name in leaf_variables(leaf))
-
-
-def _conjuncts(condition: Condition) -> Iterator[Condition]:
-    if isinstance(condition, AllOf):
-        for part in condition.parts:
-            yield from _conjuncts(part)
-    else:
-        yield condition
 
 
 def _conjoin(parts: list[Condition]) -> Condition:

@@ -27,7 +27,7 @@ from decimal import Decimal
 from fractions import Fraction
 from math import isfinite, isinf
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 from typing import Literal as OneOf
 
 from cernis.errors import Span
@@ -79,6 +79,11 @@ def read_number(text: str) -> float | Decimal | None:
         return None
     digits = Decimal(text) if near else Decimal(0)
     return near if Decimal(repr(near)) == digits else digits
+
+
+def is_number(value: object) -> TypeGuard[Number]:
+    """Whether a value is a number; a boolean is none."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def to_exact(constant: Number) -> Number:
@@ -742,6 +747,11 @@ def leaf_variables(leaf: Leaf) -> tuple[str, ...]:
             return leaf_variables(body)
         case _:
             return (leaf.variable,)
+
+
+def mentioned_variables(condition: Condition) -> frozenset[str]:
+    """Return the variables that a condition mentions."""
+    return frozenset(name for leaf in leaves(condition) for name in leaf_variables(leaf))
 
 
 def attributes_of(node: Predicate | Value) -> Iterator[Attribute]:

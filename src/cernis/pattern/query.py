@@ -22,9 +22,9 @@ from cernis.pattern.formula import (
     list_units,
     walk,
 )
-from cernis.pattern.predicate import Condition, MatchTerm, Value, span_field
-from cernis.pattern.window import Unit as Unit
-from cernis.pattern.window import Window as Window
+from cernis.pattern.formula import Unit as Unit
+from cernis.pattern.formula import Window as Window
+from cernis.pattern.predicate import Aggregate, Condition, MatchTerm, Value, span_field
 from cernis.pattern.write import (
     write_condition,
     write_dotted,
@@ -433,3 +433,8 @@ def _skips(node: Formula) -> bool:
             return high != 1 and separator.gap is None
         case _:
             return False
+
+
+def counts_only(pattern: Pattern) -> bool:
+    """Whether the query is a lone `SELECT COUNT(*)`."""
+    return pattern.grouping is None and pattern.select.items == (SelectedTerm(Aggregate("COUNT")),)

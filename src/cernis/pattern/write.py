@@ -17,111 +17,19 @@ from fractions import Fraction
 from cernis.errors import Span
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.formula import Gap, Unit, Window
 from cernis.pattern.functions import find_function
-from cernis.pattern.window import Gap, Unit, Window
 from cernis.schema import Attributes, Schema, Stream
 
-__all__ = [
-    "KEYWORDS",
-    "call_terms",
-    "capitalize_ascii",
-    "name_calculated",
-    "write_condition",
-    "write_decimal",
-    "write_dotted",
-    "write_duration",
-    "write_formula",
-    "write_gap",
-    "write_name",
-    "write_operand",
-    "write_predicate",
-    "write_previous",
-    "write_reference",
-    "write_schema",
-    "write_term",
-    "write_value",
-    "write_window",
-]
-
-KEYWORDS = frozenset(
-    {
-        "AFTER",
-        "ALL",
-        "AND",
-        "ANY",
-        "AS",
-        "ASC",
-        "AVG",
-        "BEFORE",
-        "BY",
-        "CONSUME",
-        "COUNT",
-        "CREATE",
-        "DAY",
-        "DAYS",
-        "DECLARE",
-        "DECREASING",
-        "DESC",
-        "DISTINCT",
-        "END",
-        "EVENT",
-        "EVENTS",
-        "EVERY",
-        "FALSE",
-        "FILTER",
-        "FIRST",
-        "FOR",
-        "FORGET",
-        "FROM",
-        "GROUP",
-        "HAVING",
-        "HOUR",
-        "HOURS",
-        "IN",
-        "INCREASING",
-        "INSERT",
-        "INTO",
-        "IS",
-        "JOIN",
-        "LAST",
-        "LEFT",
-        "LIKE",
-        "LIMIT",
-        "LONGEST",
-        "MAX",
-        "MILLISECOND",
-        "MILLISECONDS",
-        "MIN",
-        "MINUTE",
-        "MINUTES",
-        "NEXT",
-        "NONDECREASING",
-        "NONE",
-        "NONINCREASING",
-        "NOT",
-        "NULL",
-        "OF",
-        "ON",
-        "OR",
-        "PARTITION",
-        "PREV",
-        "RANGE",
-        "SECOND",
-        "SECONDS",
-        "SELECT",
-        "START",
-        "STREAM",
-        "STRICT",
-        "SUM",
-        "SUPPRESS",
-        "TO",
-        "TRUE",
-        "UNLESS",
-        "WHERE",
-        "WITHIN",
-        "WITHOUT",
-    }
+_WORDS = (
+    "AFTER ALL AND ANY AS ASC AVG BEFORE BY CONSUME COUNT CREATE DAY DAYS DECLARE DECREASING "
+    "DESC DISTINCT END EVENT EVENTS EVERY FALSE FILTER FIRST FOR FORGET FROM GROUP HAVING HOUR "
+    "HOURS IN INCREASING INSERT INTO IS JOIN LAST LEFT LIKE LIMIT LONGEST MAX MILLISECOND "
+    "MILLISECONDS MIN MINUTE MINUTES NEXT NONDECREASING NONE NONINCREASING NOT NULL OF ON OR "
+    "PARTITION PREV RANGE SECOND SECONDS SELECT START STREAM STRICT SUM SUPPRESS TO TRUE UNLESS "
+    "WHERE WITHIN WITHOUT"
 )
+KEYWORDS = frozenset(_WORDS.split())
 """The words that a name written without backquotes may not be, in any case."""
 
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")

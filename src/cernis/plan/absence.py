@@ -16,7 +16,8 @@ from typing import NamedTuple
 from cernis.pattern.guard import split_guard
 from cernis.pattern.predicate import RANK, Compare, Condition, Reference
 from cernis.pattern.query import Absence, Pattern, Select, Strategy, Unit, Variable, Window
-from cernis.pattern.selection import selected_variables, single_variables
+from cernis.pattern.selection import selected_variables
+from cernis.pattern.variables import single_variables
 
 
 class EqualValues(NamedTuple):

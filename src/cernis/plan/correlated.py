@@ -28,8 +28,8 @@ from cernis.automata.correlated.hierarchical import construct_join
 from cernis.automata.correlated.pcea import EVERY_INDEX, PCEA, Apart, Unindexed
 from cernis.automata.correlated.qtree import build_q_trees, draw_trees, find_conflict
 from cernis.errors import BudgetError
+from cernis.languages.conjunctive.query import ConjunctiveQuery
 from cernis.pattern import formula as cel
-from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.plan.apart import find_conditions_apart

@@ -1,7 +1,8 @@
 """Rewrite a condition on the difference of two events as comparisons that an index decides.
 
 - `ABS(a[p] - b[p]) <= 5` is a range of `a[p]`: it lies between two bounds that `b` has. The bounds
-  are rounded as the difference is (`cernis.events.reach`), so the range decides the condition.
+  are rounded as the difference is (`cernis.events.evaluation.reach`), so the range decides the
+  condition.
 - `b[p] - a[p] <= 5` has one bound.
 - `ABS(a[p] - b[p]) < 0.01 * a[p]` is a range of `b[p]`, with bounds of `a`. If `a` is the earlier
   event, and the share is a half at most, both bounds rise with `a[p]`: one tree has their order.
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.selection import single_variables
+from cernis.pattern.variables import single_variables
 from cernis.pattern.write import name_calculated, write_term, write_value
 
 _LARGEST = 2**52

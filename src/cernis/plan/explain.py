@@ -17,9 +17,10 @@ from cernis.engine.dag.records import RECENT, SORTED, UNION, UNLIKE
 from cernis.integers import count_noun
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.query import Consume, Overall, Pattern, Strategy, Unit
+from cernis.pattern.query import Consume, Overall, Pattern, Strategy, Unit, counts_only
 from cernis.pattern.rising import find_direction
-from cernis.pattern.selection import counts_only, group_terms, list_distinct, starred_variables
+from cernis.pattern.selection import group_terms, list_distinct
+from cernis.pattern.variables import starred_variables
 from cernis.pattern.write import (
     write_condition,
     write_duration,

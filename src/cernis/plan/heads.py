@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from cernis.automata.correlated.pcea import PCEA
 from cernis.engine.correlated.tables import store_of
 from cernis.engine.dag.records import UNION
-from cernis.pattern.conjunctive import ConjunctiveQuery
+from cernis.languages.conjunctive.query import ConjunctiveQuery
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from cernis.pattern import formula as cel
 from cernis.pattern.check.scopes import is_single_event
+from cernis.pattern.formula import Gap, Unit, Window
 from cernis.pattern.query import Pattern
 from cernis.pattern.waits import is_nullable
-from cernis.pattern.window import Gap, Unit, Window
 
 
 def lower_inner_windows(pattern: Pattern) -> Pattern:

@@ -29,17 +29,18 @@ from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.settings import Settings
 from cernis.engine.unary.tables import UnaryTables
 from cernis.errors import BudgetError, WarningNote
+from cernis.languages.conjunctive.query import ConjunctiveQuery
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.advice import find_warnings
 from cernis.pattern.check import resolve
 from cernis.pattern.check.scopes import is_single_event
-from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.functions import FUNCTIONS, Function, find_user_functions
 from cernis.pattern.predicate import RANK, Attribute
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
 from cernis.pattern.rising import is_float
-from cernis.pattern.selection import marked_variables, selected_variables
+from cernis.pattern.selection import selected_variables
+from cernis.pattern.variables import marked_variables
 from cernis.pattern.waits import list_waits
 from cernis.plan.absence import lists_matches, make_guard_query, needs_every_label
 from cernis.plan.bounds import find_bounds

@@ -22,8 +22,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from cernis.pattern import predicate as pred
-from cernis.pattern.query import Consume, Pattern
-from cernis.pattern.selection import counts_only
+from cernis.pattern.query import Consume, Pattern, counts_only
 from cernis.pattern.simple_tests import Constant, ConstantTest
 from cernis.plan.equalities import find_equalities, why_whole
 from cernis.plan.plan import Plan

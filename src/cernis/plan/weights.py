@@ -8,12 +8,10 @@ found on the compact set (`engine.unary.best`). For other terms matches are list
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import TypeGuard
 
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern
-from cernis.pattern.selection import bound_variables
+from cernis.pattern.variables import bound_variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ def split_weights(term: pred.MatchTerm, factor: int | float) -> list[EventWeight
             return [EventWeight(variable, None, factor)]
         case pred.Aggregate(function="SUM", argument=pred.Reference() as inside):
             return [EventWeight(inside.variable, inside.attribute.name, factor)]
-        case pred.Literal(value=value) if _is_number(value):
+        case pred.Literal(value=value) if pred.is_number(value):
             return []
         case pred.Opposite(body=body):
             return split_weights(body, -factor)
@@ -58,17 +56,13 @@ def split_weights(term: pred.MatchTerm, factor: int | float) -> list[EventWeight
                 split_weights(right, factor if op == "+" else -factor),
             )
             return None if one is None or other is None else one + other
-        case pred.Calculation(op="*", left=pred.Literal(value=value), right=body) if _is_number(
+        case pred.Calculation(op="*", left=pred.Literal(value=value), right=body) if pred.is_number(
             value
         ):
             return split_weights(body, factor * pred.to_machine(value))
-        case pred.Calculation(op="*", left=body, right=pred.Literal(value=value)) if _is_number(
+        case pred.Calculation(op="*", left=body, right=pred.Literal(value=value)) if pred.is_number(
             value
         ):
             return split_weights(body, factor * pred.to_machine(value))
         case _:
             return None
-
-
-def _is_number(value: object) -> TypeGuard[pred.Number]:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)

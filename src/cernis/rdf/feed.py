@@ -17,19 +17,19 @@ from cernis.engine.graphs.expressions import new_stack
 from cernis.engine.linked.freeze import Extent, ThawedTerms, freeze_linked, thaw_linked
 from cernis.engine.linked.runtime import LinkedEngine
 from cernis.engine.linked.tables import tables_of
-from cernis.pattern import graph as g
-from cernis.pattern.spaseq import SelectedExpression
-from cernis.plan.graphs import GraphPlan
-from cernis.rdf.computed import check_expression
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.query import SelectedExpression
+from cernis.plan.linked import LinkedPlan
 from cernis.rdf.reading.terms import UNBOUND, CodeHolder, Codes
 from cernis.rdf.reading.times import parse_time
-from cernis.rdf.row_store import RowStore
 from cernis.rdf.solving.answers import AnsweredConditions
-from cernis.rdf.solving.programs import compile_expression
+from cernis.rdf.solving.computed import check_expression
+from cernis.rdf.solving.row_store import RowStore
 from cernis.rdf.solving.rows import RowBuilder, TimeWindow
 from cernis.rdf.solving.solutions import SolvedBatch
-from cernis.rdf.solving.values import TermValues
-from cernis.results.linked import LinkedMatches
+from cernis.rdf.solving.terms.programs import compile_expression
+from cernis.rdf.solving.terms.values import TermValues
+from cernis.results.sets.linked import LinkedMatches
 from cernis.state import (
     MOST_EVENTS,
     Sizes,
@@ -73,7 +73,7 @@ class LinkedFeed:
     """
 
     def __init__(
-        self, plan: GraphPlan, values: TermValues, unit: str, *, keep: bool = False
+        self, plan: LinkedPlan, values: TermValues, unit: str, *, keep: bool = False
     ) -> None:
         """`keep` the compact sets, for `pull`."""
         query, linked = plan.query, plan.linked

@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
-from cernis.pattern import graph as g
-from cernis.pattern.spaseq import SelectedVariable, SpaseqQuery, find_gpm_names
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.query import SelectedVariable, SpaseqQuery, find_gpm_names
 from cernis.rdf.solving.columns import find_hard, replace_parts
 
 _NOTHING = "_:nothing"

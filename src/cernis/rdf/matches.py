@@ -31,22 +31,30 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.errors import CernisError
+from cernis.languages.spaseq.graphs import graph as g
 from cernis.languages.spaseq.terms import show_term
 from cernis.output import UsedFile
-from cernis.pattern import graph as g
-from cernis.rdf.computed import compute_texts
 from cernis.rdf.reading.events import Int64s
 from cernis.rdf.reading.terms import Codes, Terms
-from cernis.rdf.row_store import RowStore
 from cernis.rdf.shape import AnswerColumn, AnswerShape, TimeFormat
+from cernis.rdf.solving.computed import compute_texts
+from cernis.rdf.solving.row_store import RowStore
 from cernis.rdf.solving.rows import StoredRows
 from cernis.rdf.timeline import GraphEnds, GraphLanes, index_graphs, view_graphs
-from cernis.results.columns import count_column
-from cernis.results.jsonlines import text_of
-from cernis.results.matchset import MatchBlock, MatchSet, join, limit_blocks, part, pieces, take
+from cernis.results.formats.columns import count_column
+from cernis.results.formats.jsonlines import text_of
 from cernis.results.notebook import html_table, write_value
 from cernis.results.result import Notes, Result
-from cernis.results.rooted import LISTED
+from cernis.results.sets.matchset import (
+    MatchBlock,
+    MatchSet,
+    join,
+    limit_blocks,
+    part,
+    pieces,
+    take,
+)
+from cernis.results.sets.rooted import LISTED
 from cernis.results.values import json_text, json_texts, python_values
 from cernis.views.timeline import Timeline, draw_timeline
 from cernis.views.timeline_index import TimelineIndex

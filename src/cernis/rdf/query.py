@@ -8,11 +8,11 @@ from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cernis.events.mistakes import OnError
+from cernis.events.reading.mistakes import OnError
 from cernis.languages.spaseq import parse
-from cernis.pattern.spaseq import SpaseqQuery
-from cernis.plan.explain_graphs import GraphExplanation
-from cernis.plan.graphs import GraphPlan, make_graph_plan
+from cernis.languages.spaseq.query import SpaseqQuery
+from cernis.plan.explain_linked import LinkedExplanation
+from cernis.plan.linked import LinkedPlan, make_linked_plan
 from cernis.rdf.hoist import hoist_functions
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.times import DIGITS_IN_NAME, TimeRule
@@ -41,8 +41,8 @@ class GraphQuery:
         self.query = parse(query) if isinstance(query, str) else query
 
     @cached_property
-    def plan(self) -> GraphPlan:
-        return make_graph_plan(hoist_functions(self.query))
+    def plan(self) -> LinkedPlan:
+        return make_linked_plan(hoist_functions(self.query))
 
     def session(
         self,
@@ -134,9 +134,9 @@ class GraphQuery:
         """
         return import_module("cernis.live.follow").follow(self, source, **options)
 
-    def explain(self, **reading: Any) -> GraphExplanation:
+    def explain(self, **reading: Any) -> LinkedExplanation:
         """Explain how the query runs and what it costs."""
-        return GraphExplanation(self.plan)
+        return LinkedExplanation(self.plan)
 
     def _repr_html_(self) -> str:
         """Show the query and its automaton in a notebook."""

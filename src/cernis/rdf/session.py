@@ -22,7 +22,7 @@ from cernis.engine.dag.links import DagSegment
 from cernis.engine.linked.runtime import LinkedEngine
 from cernis.errors import DataError, StateError
 from cernis.events.times import UNITS
-from cernis.plan.graphs import GraphPlan
+from cernis.plan.linked import LinkedPlan
 from cernis.rdf.feed import LinkedFeed
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.pieces import FrozenStream
@@ -60,7 +60,7 @@ class GraphSession(StreamSession[GraphMatches, Iterator[SolvedBatch]]):
 
     def __init__(
         self,
-        plan: GraphPlan,
+        plan: LinkedPlan,
         source: SolutionSource,
         *,
         strict: bool = False,
@@ -246,7 +246,7 @@ class FrozenStreams(NamedTuple):
     """Whether its background is live."""
 
 
-def freeze_graphs(plan: GraphPlan, source: SolutionSource, feed: LinkedFeed) -> bytes:
+def freeze_graphs(plan: LinkedPlan, source: SolutionSource, feed: LinkedFeed) -> bytes:
     """Return the state of a session between two batches."""
     tree: Tree = {"query": fingerprint_text(str(plan.query))}
     tree |= write(FrozenGraphs(source.unit, source.versions, None))
@@ -270,7 +270,7 @@ def _write_terms(tree: Tree, terms: Terms) -> Tree:
     return tree
 
 
-def read_state(state: bytes, plan: GraphPlan) -> FrozenStreams:
+def read_state(state: bytes, plan: LinkedPlan) -> FrozenStreams:
     """Return how the session of frozen bytes reads RDF, if they belong to this query."""
     tree = unpack_own(state, str(plan.query))
     frozen = read(FrozenGraphs, tree)
@@ -287,7 +287,7 @@ def read_state(state: bytes, plan: GraphPlan) -> FrozenStreams:
     return FrozenStreams(frozen.unit, rules, frozen.versions is not None)
 
 
-def thaw_graphs(state: bytes, plan: GraphPlan, source: SolutionSource, feed: LinkedFeed) -> None:
+def thaw_graphs(state: bytes, plan: LinkedPlan, source: SolutionSource, feed: LinkedFeed) -> None:
     """Put a new source and its feed into the state that was frozen."""
     tree = unpack_own(state, str(plan.query))
     frozen = read(FrozenGraphs, tree)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.events.times import UNITS
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.query import SelectedExpression, SelectedVariable, SpaseqQuery
 from cernis.languages.spaseq.terms import XSD
-from cernis.pattern import graph as g
-from cernis.pattern.spaseq import SelectedExpression, SelectedVariable, SpaseqQuery
 from cernis.rdf.reading.events import Int64s
 from cernis.rdf.reading.terms import Codes
 from cernis.results.values import iso_texts, json_texts

@@ -4,7 +4,8 @@
 
 A batch holds whole timestamps: its events, and the solutions of each graph pattern in them. A
 `GraphSource` reads and solves RDF; a `TableSource` reads solutions that other processes have
-written (`cernis.rdf.exchange`). A source owns the dictionary of terms that its feed uses as well.
+written (`cernis.rdf.solving.exchange`). A source owns the dictionary of terms that its feed uses as
+well.
 
 Cost: parsing is most of it; see `cernis.rdf.reading.quads`.
 """
@@ -22,30 +23,30 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.errors import DataError, StateError, WarningNote
-from cernis.events.mistakes import Mistakes, OnError, did_you_mean
+from cernis.events.reading.mistakes import Mistakes, OnError, did_you_mean
 from cernis.integers import count_noun
+from cernis.languages.spaseq.query import SpaseqQuery
 from cernis.output import UsedFile, input_files
-from cernis.pattern.spaseq import SpaseqQuery
-from cernis.plan.graphs import GraphPlan
-from cernis.rdf.advice import GraphSights
-from cernis.rdf.exchange import SolutionFormat
-from cernis.rdf.live_background import BackgroundFiles
+from cernis.plan.linked import LinkedPlan
 from cernis.rdf.reading.background import Graphs, explain_stores, load_background
 from cernis.rdf.reading.events import GraphEvents
+from cernis.rdf.reading.live_background import BackgroundFiles
 from cernis.rdf.reading.pieces import StreamPieces
 from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.reading.times import TimeRule, parse_time
+from cernis.rdf.solving.advice import GraphSights
+from cernis.rdf.solving.exchange import SolutionFormat
 from cernis.rdf.solving.solutions import SolvedBatch
 from cernis.rdf.solving.solve import PatternSolver
-from cernis.rdf.solving.values import TermValues
+from cernis.rdf.solving.terms.values import TermValues
 from cernis.state import Tree
 
 
 class SolutionSource(ABC):
     """Gives batches of solutions; terms have codes of its own dictionary."""
 
-    def __init__(self, plan: GraphPlan, unit: str, mistakes: Mistakes) -> None:
+    def __init__(self, plan: LinkedPlan, unit: str, mistakes: Mistakes) -> None:
         self.plan, self.unit, self.mistakes = plan, unit, mistakes
         self.values = TermValues(Terms())
         self.versions: list[str] | None = None
@@ -91,7 +92,7 @@ class TableSource(SolutionSource):
     """Reads tables of solutions, each of whole timestamps."""
 
     def __init__(
-        self, plan: GraphPlan, unit: str, numeric_times: bool, *, live: bool = False
+        self, plan: LinkedPlan, unit: str, numeric_times: bool, *, live: bool = False
     ) -> None:
         super().__init__(plan, unit, Mistakes())
         self._numeric_times = numeric_times
@@ -121,7 +122,7 @@ class GraphSource(SolutionSource):
 
     def __init__(
         self,
-        plan: GraphPlan,
+        plan: LinkedPlan,
         background: Any = None,
         *,
         time: TimeRule | Mapping[str, TimeRule] | None = None,

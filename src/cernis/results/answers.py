@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from cernis.output import UsedFile
-from cernis.results.columns import distinct_names
-from cernis.results.jsonlines import answer_lines
+from cernis.results.formats.columns import distinct_names
+from cernis.results.formats.jsonlines import answer_lines
 from cernis.results.result import Notes
 from cernis.results.table_result import TableResult
 from cernis.results.values import python_values

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.errors import CernisError
-from cernis.events.times import is_number
-from cernis.results.jsonlines import group_lines
+from cernis.events.column_types import is_number
+from cernis.results.formats.jsonlines import group_lines
 from cernis.results.result import Notes
 from cernis.results.table_result import TableResult
 from cernis.results.values import python_records

@@ -19,16 +19,16 @@ from cernis.automata.unary.alphabet import passes
 from cernis.automata.unary.cea import Either, Test, conjoin_tests, find_atoms
 from cernis.automata.unary.construct import build_test, build_type_test
 from cernis.encoding.encode import AtomEncoder
-from cernis.events.attributes import attribute
+from cernis.events.column_types import is_number
+from cernis.events.evaluation.attributes import attribute
 from cernis.events.event_types import convert_types
 from cernis.events.store import EventStore
-from cernis.events.times import is_number
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.predicate import TIME_NS
-from cernis.results.correlated import CorrelatedMatches
-from cernis.results.matchset import MatchBlock, MatchSet, Positions, join, take
 from cernis.results.notebook import write_event
+from cernis.results.sets.correlated import CorrelatedMatches
+from cernis.results.sets.matchset import MatchBlock, MatchSet, Positions, join, take
 from cernis.results.values import python_records
 from cernis.views.timeline import MatchMark, Timeline, view_marks
 from cernis.views.timeline_index import FoundMatch, Lane, TimelineIndex, cumulate

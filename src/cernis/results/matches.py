@@ -21,7 +21,7 @@ import pyarrow as pa
 from cernis.events.store import EventStore
 from cernis.output import UsedFile
 from cernis.pattern.query import Pattern, Strategy
-from cernis.results.columns import (
+from cernis.results.formats.columns import (
     SUPPRESSED,
     MatchFields,
     count_batch,
@@ -29,12 +29,19 @@ from cernis.results.columns import (
     read_suppressed,
     record_batch,
 )
-from cernis.results.deadline import DEADLINE, DeadlineColumn
-from cernis.results.flat import flat_batch
+from cernis.results.formats.flat import flat_batch
+from cernis.results.formats.jsonlines import (
+    EndedLines,
+    TextEvents,
+    count_lines,
+    match_lines,
+    sort_rows,
+)
 from cernis.results.index_timeline import LanesBy, index_timeline, title_marks
-from cernis.results.jsonlines import EndedLines, TextEvents, count_lines, match_lines, sort_rows
 from cernis.results.match import Match
-from cernis.results.matchset import (
+from cernis.results.notebook import match_table
+from cernis.results.result import Notes, Result
+from cernis.results.sets.matchset import (
     ListedMatches,
     MatchBlock,
     MatchSet,
@@ -44,8 +51,7 @@ from cernis.results.matchset import (
     pieces,
     take,
 )
-from cernis.results.notebook import match_table
-from cernis.results.result import Notes, Result
+from cernis.results.terms.deadline import DEADLINE, DeadlineColumn
 from cernis.results.values import python_values
 from cernis.views.timeline import Timeline, draw_timeline
 from cernis.views.timeline_index import TimelineIndex

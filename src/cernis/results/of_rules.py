@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from cernis.errors import DataError
-from cernis.results.columns import distinct_names
+from cernis.results.formats.columns import distinct_names
 
 RULE = "rule"
 """The column with the name of the rule."""

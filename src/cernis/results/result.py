@@ -25,9 +25,9 @@ from cernis.errors import DataError
 from cernis.extras import import_extra
 from cernis.integers import describe_integer
 from cernis.output import UsedFile, open_output, refuse_overwriting
-from cernis.results.flat import flatten
-from cernis.results.frames import to_frame
-from cernis.results.jsonlines import text_of
+from cernis.results.formats.flat import flatten
+from cernis.results.formats.frames import to_frame
+from cernis.results.formats.jsonlines import text_of
 from cernis.results.notebook import html_table
 
 if TYPE_CHECKING:

@@ -54,14 +54,14 @@ from cernis.errors import DataError
 from cernis.events.batch import EventBatch
 from cernis.events.kinds import OTHER
 from cernis.events.order import Scale
-from cernis.pattern.window import Unit
+from cernis.pattern.formula import Unit
 from cernis.plan.plan import Plan, Unary
 from cernis.results.budget import Budget, describe_candidates
-from cernis.results.calculated import calculate_from_table
-from cernis.results.correlated import CorrelatedMatches
-from cernis.results.counted import CountedMatches
-from cernis.results.matchset import ListedMatches, MatchSet
-from cernis.results.unary import CompactMatches, Recount
+from cernis.results.sets.correlated import CorrelatedMatches
+from cernis.results.sets.counted import CountedMatches
+from cernis.results.sets.matchset import ListedMatches, MatchSet
+from cernis.results.sets.unary import CompactMatches, Recount
+from cernis.results.terms.calculated import calculate_from_table
 from cernis.state import (
     MOST_EVENTS,
     Sizes,

@@ -27,7 +27,7 @@ from cernis.events.times import DAY, UNITS
 from cernis.pattern.functions import find_user_functions
 from cernis.plan.plan import Plan
 from cernis.run.feed import SlidingFeed, make_feed
-from cernis.run.pipeline import Pipeline
+from cernis.run.stages.pipeline import Pipeline
 from cernis.state import (
     MOST_EVENTS,
     Tree,

@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, overload
 
 from cernis.errors import CernisError, Diagnostic, QueryError, Span, WarningNote
-from cernis.events.csv_form import Columns
-from cernis.events.regex import like_mistake
+from cernis.events.evaluation.regex import like_mistake
+from cernis.events.reading.csv_form import Columns
 from cernis.events.source import (
     OnError,
     TimeColumns,
@@ -27,6 +27,7 @@ from cernis.languages.ceql.parse import use_time_zone
 from cernis.languages.conjunctive.lower import lower
 from cernis.languages.conjunctive.parse import SYNTAX as CONJUNCTIVE
 from cernis.languages.conjunctive.parse import parse as parse_conjunctive
+from cernis.languages.conjunctive.query import ConjunctiveQuery
 from cernis.languages.text.parameters import (
     Constant,
     Parameter,
@@ -38,7 +39,6 @@ from cernis.languages.text.parameters import (
 )
 from cernis.languages.text.tokens import span_of
 from cernis.pattern.check import resolve
-from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern
 from cernis.plan.explain import Explanation
 from cernis.plan.lower_terms import list_decided

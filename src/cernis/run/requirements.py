@@ -14,7 +14,7 @@ from itertools import chain
 
 from cernis.automata.unary.alphabet import TestedAutomaton
 from cernis.automata.unary.cea import ANYTHING, Is, Test
-from cernis.events.attributes import read_calculated
+from cernis.events.evaluation.attributes import read_calculated
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
@@ -22,7 +22,7 @@ from cernis.pattern.query import Pattern
 from cernis.pattern.selection import group_terms
 from cernis.plan.absence import link_guard
 from cernis.plan.plan import Plan
-from cernis.results.columns import MatchFields
+from cernis.results.formats.columns import MatchFields
 from cernis.run.check.verify import Verifier, list_condition_atoms
 
 _COMPUTED = frozenset({pred.TIME.name, pred.TIME_NS.name, pred.RANK.name})

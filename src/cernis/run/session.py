@@ -22,10 +22,11 @@ import pyarrow as pa
 from cernis.encoding.encode import AtomEncoder, Encode, KnownTruths
 from cernis.errors import CernisError, StateError, StrictError, WarningNote, list_warnings
 from cernis.events.batch import TYPES, EventBatch
-from cernis.events.csv_form import Columns
-from cernis.events.mistakes import Mistakes
+from cernis.events.column_types import cast_table
 from cernis.events.odd_times import TimeSpan, check_times, extend_span
 from cernis.events.order import Ordering, Scale, StreamPosition
+from cernis.events.reading.csv_form import Columns
+from cernis.events.reading.mistakes import Mistakes
 from cernis.events.source import (
     DescribedStream,
     OnError,
@@ -35,7 +36,7 @@ from cernis.events.source import (
     open_events,
     stream_of,
 )
-from cernis.events.store import EventStore, cast_table
+from cernis.events.store import EventStore
 from cernis.pattern.advice.event_window import note_exact_window
 from cernis.pattern.query import Consume, Pattern, Unit
 from cernis.pattern.selection import added_columns
@@ -45,8 +46,8 @@ from cernis.results.answers import Answers
 from cernis.results.budget import CANDIDATE_BUDGET, Budget, OnBudget
 from cernis.results.groups import Groups
 from cernis.results.matches import Matches
-from cernis.results.matchset import MatchSet
 from cernis.results.result import Found, Notes
+from cernis.results.sets.matchset import MatchSet
 from cernis.run.advice.absent_types import SampledTypes, find_absent_types
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.advice.to_blame import FirstEvents, note_blame
@@ -55,9 +56,9 @@ from cernis.run.feed import Engine, Measures
 from cernis.run.freeze import freeze_pipeline, read_state, thaw_pipeline
 from cernis.run.key_limit import KeyLimit, OnFull
 from cernis.run.metrics import SessionMetrics
-from cernis.run.pipeline import Pipeline, make_run
 from cernis.run.slices import count_threads, gather_batches, take_batches
 from cernis.run.stages.groups import find_measures
+from cernis.run.stages.pipeline import Pipeline, make_run
 from cernis.run.stages.projection import Projector
 from cernis.run.stages.stage import Purpose
 from cernis.run.stream_session import Blame, StreamSession

@@ -31,7 +31,7 @@ from cernis.events.order import Scale
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.plan.reach import bound_match, is_bounded_in_time
 from cernis.run.feed import CorrelatedFeed, SlidingFeed, StartFeed, UnaryFeed
-from cernis.run.pipeline import Pipeline
+from cernis.run.stages.pipeline import Pipeline
 
 MOST_BATCHES = 16
 """The most batches that a slice has: matches are reported, and progress is shown, after it."""

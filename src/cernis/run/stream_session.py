@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from cernis.compiled.tiers import count_compiling_seconds, note_compiling
 from cernis.errors import SessionGuard, StateError, StrictError, list_warnings
-from cernis.events.mistakes import Mistakes
+from cernis.events.reading.mistakes import Mistakes
 from cernis.results.result import Notes
 from cernis.signature import Secret, sign_state
 

@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 
 from cernis.encoding.lookup import Lookup
 from cernis.errors import DataError, Diagnostic, QueryError, StateError
-from cernis.events.attributes import attribute
 from cernis.events.batch import Bools, EventBatch, Int64s, select_events
-from cernis.events.mistakes import did_you_mean
+from cernis.events.evaluation.attributes import attribute
+from cernis.events.reading.mistakes import did_you_mean
 from cernis.events.source import kind_of, read_table
 from cernis.pattern.check.kinds import class_of
 from cernis.pattern.query import Pattern, TableJoin

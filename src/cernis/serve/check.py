@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cernis.errors import Diagnostic, QueryError, Span
-from cernis.events.regex import like_mistake
+from cernis.events.evaluation.regex import like_mistake
 from cernis.languages.ceql.parse import parse
 from cernis.languages.ceql.rules import is_rule_set
 from cernis.pattern import formula as cel

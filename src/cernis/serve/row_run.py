@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from cernis.automata.rows.construct import ACCEPT
 from cernis.errors import Diagnostic, QueryError
 from cernis.integers import count_noun
-from cernis.pattern.row_pattern import RowsPerMatch
+from cernis.languages.sql.row_pattern import RowsPerMatch
 from cernis.plan.rows.plan import RowPlan
 from cernis.results.finding import Finding
 from cernis.results.index_timeline import MOST_LANES, OTHER_TYPES, LanesBy
@@ -34,8 +34,7 @@ from cernis.results.values import python_records
 from cernis.run.rows.host import HostLimits
 from cernis.run.rows.row_trace import FoundInterval, RowTrace
 from cernis.run.rows.statement import SqlQuery
-from cernis.serve.axis import Axis, to_number
-from cernis.serve.data import EventData, guess_type
+from cernis.serve.data import Axis, EventData, guess_type, to_number
 from cernis.serve.failure import RequestError
 from cernis.serve.runs import MOST_PAGE, HeldRun, name_row, select_equal
 from cernis.views.automaton import DrawnEdge, DrawnState, lay_out

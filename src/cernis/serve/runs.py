@@ -1,6 +1,6 @@
 """Runs that a worker holds: the matches of a query, and the ways to look at them.
 
-A `HeldEventRun` is of CEQL or a conjunctive query, a `HeldGraphRun` of SPAseQ. Both hold the
+A `HeldEventRun` is of CEQL or a conjunctive query, a `HeldLinkedRun` of SPAseQ. Both hold the
 compact set of matches, not the matches: counts are exact at once, pages index into the set, and a
 download is cut at a limit.
 
@@ -29,8 +29,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.errors import Diagnostic, QueryError, WarningNote
-from cernis.events.attributes import attribute
-from cernis.events.times import value_type
+from cernis.events.column_types import value_type
+from cernis.events.evaluation.attributes import attribute
 from cernis.integers import write_integer
 from cernis.plan.explain import Explanation
 from cernis.rdf.matches import GraphMatch, GraphMatches, write_bound
@@ -38,24 +38,23 @@ from cernis.rdf.query import GraphQuery
 from cernis.rdf.timeline import GraphEnds, GraphLanes, index_graphs
 from cernis.rdf.trace.look import GraphTrace
 from cernis.results.answers import Answer, Answers
-from cernis.results.columns import MatchFields
 from cernis.results.finding import Finding
+from cernis.results.formats.columns import MatchFields
 from cernis.results.groups import Groups, MatchGroup
 from cernis.results.index_timeline import LanesBy, index_timeline
 from cernis.results.match import Match
 from cernis.results.matches import Matches
-from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
 from cernis.results.result import Result
+from cernis.results.sets.matchset import ListedMatches, MatchBlock, MatchSet
 from cernis.results.trace_steps import TraceStep
 from cernis.results.values import python_records
 from cernis.run.query import Query
 from cernis.run.trace.look import Trace
-from cernis.serve.axis import to_number
 from cernis.serve.check import KnownData, find_mistakes
-from cernis.serve.data import EventData
+from cernis.serve.data import EventData, to_number
 from cernis.serve.download import WRITERS
 from cernis.serve.failure import RequestError
-from cernis.serve.graphs import COLUMNS, GraphData
+from cernis.serve.rdf import COLUMNS, GraphData
 from cernis.views.timeline_index import TimelineIndex
 
 MOST_PAGE = 1000
@@ -551,7 +550,7 @@ class HeldEventRun(HeldRun):
         return dict.fromkeys(("start", "end", "start_row", "end_row", "start_number", "end_number"))
 
 
-class HeldGraphRun(HeldRun):
+class HeldLinkedRun(HeldRun):
     """A run of SPAseQ."""
 
     result: GraphMatches

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from cernis.serve.data import EventData
-from cernis.serve.graphs import GraphData
+from cernis.serve.rdf import GraphData
 
 
 class SampleQuery(NamedTuple):

@@ -13,7 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from cernis.errors import CernisError
-from cernis.events.files import check_path, stem_of
+from cernis.events.reading.files import check_path, stem_of
 from cernis.serve.app import Playground, make_app
 from cernis.serve.failure import RequestError
 from cernis.serve.limits import Limits

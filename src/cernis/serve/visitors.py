@@ -25,7 +25,7 @@ from time import monotonic
 from typing import Any
 
 from cernis.errors import neutralize
-from cernis.events.files import FORMATS as EVENT_FORMATS
+from cernis.events.reading.files import FORMATS as EVENT_FORMATS
 from cernis.serve.failure import RequestError
 from cernis.serve.limits import Limits
 from cernis.serve.process import WorkerProcess

@@ -24,9 +24,9 @@ from cernis.serve.check import KnownData, diagnose, write_diagnostic
 from cernis.serve.complete import complete
 from cernis.serve.data import EventData, SourceFile, read_events
 from cernis.serve.failure import RequestError
-from cernis.serve.graphs import GraphData, read_graphs
 from cernis.serve.limits import Limits
-from cernis.serve.runs import HeldEventRun, HeldGraphRun, HeldRun
+from cernis.serve.rdf import GraphData, read_graphs
+from cernis.serve.runs import HeldEventRun, HeldLinkedRun, HeldRun
 from cernis.serve.samples import load_sample
 from cernis.serve.wire import read_frame, write_frame, write_json
 from cernis.serve.workbench import count_funnel, draw_matches, measure_labels
@@ -171,7 +171,7 @@ def make_run(language: str, text: str, data: Source, memory: int) -> HeldRun:
 
             return HeldRowRun(text, data, memory)
         case GraphData() if language == "spaseq":
-            return HeldGraphRun(text, data)
+            return HeldLinkedRun(text, data)
         case EventData() if language in ("ceql", "cq"):
             return HeldEventRun(language, text, data)
     wanted = "SPAseQ" if isinstance(data, GraphData) else "CEQL, a conjunctive query or SQL"

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from cernis.spark.local.session import session
     from cernis.spark.notes import Notes
     from cernis.spark.rdf.explanation import explain_graphs
+    from cernis.spark.rdf.recognize import recognize_graphs
     from cernis.spark.rdf.source import RdfDataSource
     from cernis.spark.rdf.texts import parse_graphs
-    from cernis.spark.recognition import recognize, recognize_graphs, recognize_rules, recognizer
+    from cernis.spark.recognition import recognize, recognize_rules, recognizer
     from cernis.spark.statement import match_recognize, sql
     from cernis.spark.streaming.connector import kafka_package
     from cernis.spark.streaming.kafka import UNDECODABLE, read_kafka, write_kafka
@@ -62,7 +63,7 @@ _MODULES = {
     "progress_of": "streaming.progress",
     "read_kafka": "streaming.kafka",
     "recognize": "recognition",
-    "recognize_graphs": "recognition",
+    "recognize_graphs": "rdf.recognize",
     "recognize_rules": "recognition",
     "recognizer": "recognition",
     "register": "table_function",

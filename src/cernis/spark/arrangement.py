@@ -125,3 +125,26 @@ def _name(expression: Any) -> str | None:
 def class_name(jvm: Any) -> str:
     """Return the class of a Java object."""
     return str(jvm.getClass().getSimpleName())
+
+
+def is_parquet(source: Any) -> bool:
+    """Return whether the DataFrame is Parquet files read as they are."""
+    plan = getattr(source, "_plan", None)
+    if plan is not None:  # Spark Connect
+        kind = type(plan).__name__
+        return kind == "DataSource" and str(getattr(plan, "_format", "")).lower() == "parquet"
+    relation = source._jdf.queryExecution().analyzed()
+    if (
+        class_name(relation) != "LogicalRelation"
+        or class_name(relation.relation()) != "HadoopFsRelation"
+    ):
+        return False
+    return class_name(relation.relation().fileFormat()) == "ParquetFileFormat"
+
+
+def list_parquet_files(source: Any) -> list[str]:
+    """Return the Parquet files that a DataFrame is, in the order of its rows; none if it is not.
+
+    Spark Connect does not tell.
+    """
+    return sorted(source.inputFiles()) if hasattr(source, "_jdf") and is_parquet(source) else []

@@ -47,10 +47,10 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
 from cernis.errors import DataError
-from cernis.events import evaluate
-from cernis.events.attributes import read_calculated
-from cernis.events.evaluate import float_at_most, read_literal
-from cernis.events.functions import Constant, Operand
+from cernis.events.evaluation import evaluate
+from cernis.events.evaluation.attributes import read_calculated
+from cernis.events.evaluation.evaluate import float_at_most, read_literal
+from cernis.events.evaluation.functions import Constant, Operand
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.functions import BUILTIN, find_function

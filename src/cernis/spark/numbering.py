@@ -26,7 +26,7 @@ from typing import Any
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
-from cernis.spark.arrangement import class_name, has_fixed_partitions, is_small
+from cernis.spark.arrangement import has_fixed_partitions, is_parquet, is_small
 from cernis.spark.frame import Frame, rename_by_index
 from cernis.work.columns import ROW
 
@@ -96,26 +96,3 @@ def _add_offsets(source: Any, names: list[str], index: Column, group: Column) ->
     offsets = sizes.select(_GROUP, F.coalesce(F.sum("n").over(before), F.lit(0)).alias(_BEFORE))
     row = (F.col(_INDEX) + F.col(_BEFORE)).alias(ROW)
     return indexed.join(F.broadcast(offsets), _GROUP).select(*names, row)
-
-
-def is_parquet(source: Any) -> bool:
-    """Return whether the DataFrame is Parquet files read as they are."""
-    plan = getattr(source, "_plan", None)
-    if plan is not None:  # Spark Connect
-        kind = type(plan).__name__
-        return kind == "DataSource" and str(getattr(plan, "_format", "")).lower() == "parquet"
-    relation = source._jdf.queryExecution().analyzed()
-    if (
-        class_name(relation) != "LogicalRelation"
-        or class_name(relation.relation()) != "HadoopFsRelation"
-    ):
-        return False
-    return class_name(relation.relation().fileFormat()) == "ParquetFileFormat"
-
-
-def list_parquet_files(source: Any) -> list[str]:
-    """Return the Parquet files that a DataFrame is, in the order of its rows; none if it is not.
-
-    Spark Connect does not tell.
-    """
-    return sorted(source.inputFiles()) if hasattr(source, "_jdf") and is_parquet(source) else []

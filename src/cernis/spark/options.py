@@ -15,7 +15,7 @@ from cernis.errors import CernisError
 from cernis.events.batch import TYPES
 from cernis.events.source import TimeColumns, TypeColumns
 from cernis.results.budget import CANDIDATE_BUDGET, OnBudget
-from cernis.results.jsonlines import TextEvents
+from cernis.results.formats.jsonlines import TextEvents
 from cernis.signature import Secret
 from cernis.work.group_parts import NumberForm
 from cernis.work.reading import AnswerForm

@@ -32,10 +32,10 @@ from cernis.plan.plan import Distribution, Plan
 from cernis.run.feed import Measures
 from cernis.run.query import Query, refuse_insert
 from cernis.run.requirements import find_columns, required_attributes, tests_and_atoms
+from cernis.run.rules.reading.streams import name_streams
 from cernis.run.rules.rule import Rule, RuleSetError, describe_mistake, refuse_inserts
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
-from cernis.run.rules.streams import name_streams
 from cernis.run.session import RunOptions
 from cernis.run.stages.groups import find_measures
 from cernis.run.tables import find_table

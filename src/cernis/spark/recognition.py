@@ -1,9 +1,9 @@
-"""`recognize`, `recognize_rules`, `recognize_graphs`: matches in DataFrames, as a DataFrame.
+"""`recognize`, `recognize_rules`: matches in DataFrames, as a DataFrame.
 
 Their parts: `prepare` decides, `batch` and `streaming.recognize` build the DataFrame of the
-matches; for RDF, `rdf.recognize` does both. All rules of a set share one DataFrame, and one shuffle
-for each key. Apart (`together=False`), each rule of a batch has a DataFrame of its own columns,
-with its own plan and its own shuffle: nothing is shared but the input, which each of them reads.
+matches. All rules of a set share one DataFrame, and one shuffle for each key. Apart
+(`together=False`), each rule of a batch has a DataFrame of its own columns, with its own plan and
+its own shuffle: nothing is shared but the input, which each of them reads.
 
 The module is not called `recognize`, which would hide the function `cernis.spark.recognize`.
 """
@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cernis.errors import CernisError
 from cernis.events.source import TimeColumns, TypeColumns
@@ -29,10 +29,6 @@ from cernis.spark.options import SAMPLE, JobOptions, OnRows
 from cernis.spark.prepare import make_work, prepare_job, prepare_rule_job, prepare_rules_apart
 from cernis.work.group_parts import NumberForm
 from cernis.work.reading import AnswerForm
-
-if TYPE_CHECKING:
-    from cernis.rdf.query import GraphQuery
-    from cernis.rdf.reading.times import TimeRule
 
 
 def recognize(
@@ -214,79 +210,3 @@ def is_streaming(events: Any) -> bool:
     """Return whether some of the DataFrames are streaming ones."""
     frames = [*events.values()] if isinstance(events, Mapping) else [events]
     return any(getattr(frame, "isStreaming", False) for frame in frames)
-
-
-# ---------------------------------------------------------------------- RDF
-
-
-def recognize_graphs(
-    spark: Any,
-    query: GraphQuery | str,
-    events: Any,
-    *,
-    background: Any = None,
-    live: bool = False,
-    time: str | TimeRule | Mapping[str, TimeRule] | None = None,
-    time_unit: str = "ms",
-    format: str | None = None,
-    on_error: OnRows = "fail",
-    matches: AnswerForm = "events",
-    tasks: int | None = None,
-    piece: int | None = None,
-    lateness: str | timedelta = "0 seconds",
-    ahead: str | timedelta | None = "1 hour",
-    late_output: str | None = None,
-    checkpoint: str | None = None,
-    notes: Notes | None = None,
-    secret: Secret = None,
-) -> Any:
-    """Return the matches in RDF streams as a lazy DataFrame.
-
-    Its columns are those of `GraphMatches.to_arrow`. `events` has the files of each stream (one,
-    several, or a folder), by name or in the order of FROM STREAM; or it is a DataFrame of the
-    source `rdf` (`cernis.spark.RdfDataSource`), whose streams are named as in the query. Tasks
-    read the files, so all machines must see them under the same path. The same holds for files
-    of `background`, which may be bytes as well. `background`, `time`, `time_unit` and `format` are
-    those of `GraphQuery.run`; `on_error` is "fail" or "skip". `matches="lines"` gives each match as
-    a line of JSON, with the columns that order the lines (`end`, `place`); `matches="count"` gives
-    numbers of matches that add up to the count. `tasks` is the number of tasks that run the
-    engine; `piece` is how many bytes of a large N-Quads file one task reads.
-
-    A streaming DataFrame of events (`cernis.spark.parse_graphs` makes one of texts), or one for
-    each stream by name, gives a streaming DataFrame. Times are dates if the rows have a column
-    `time`; otherwise `ts` counts nanoseconds of plain numbers, which `time_unit` shows. Events may
-    come in any order within the `lateness`. `lateness`, `ahead`, `late_output`, `checkpoint`,
-    `secret` and `notes` are those of `recognize`; notes on graphs say how many were skipped.
-    `tasks` is then the number of buckets that keys are spread over, which a checkpoint fixes. The
-    files of a `live` background are read again in the first micro-batch after they have changed;
-    each match has the versions that its events were solved with (`background`).
-    """
-    from cernis.rdf.query import GraphQuery
-    from cernis.rdf.reading.parts import PIECE
-    from cernis.spark.rdf import recognize as rdf
-
-    query = query if isinstance(query, GraphQuery) else GraphQuery(query)
-    options = rdf.RdfOptions(
-        times=time,
-        time_unit=time_unit,
-        format=format,
-        piece=piece or PIECE,
-        background=background,
-        live=live,
-        matches=matches,
-        tasks=tasks,
-        on_error=on_error,
-        lateness=lateness,
-        ahead=ahead,
-        late_output=late_output,
-        checkpoint=checkpoint,
-        secret=secret,
-    )
-    frames = rdf.find_streaming_frames(query, events)
-    if frames is not None:
-        return rdf.recognize_rdf_stream(spark, query, frames, options, notes)
-    if notes is not None:
-        raise CernisError("notes= is for streams")
-    if live:
-        raise CernisError("live background: a batch reads its background once")
-    return rdf.recognize_rdf_batch(spark, rdf.prepare_rdf_job(query, events, options))

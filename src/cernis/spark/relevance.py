@@ -28,7 +28,7 @@ from pyspark.sql import types as T
 
 from cernis.automata.unary.cea import Both, Either, Is, Isnt, Test
 from cernis.encoding.masks import BITS
-from cernis.events.evaluate import replace_surrogates
+from cernis.events.evaluation.evaluate import replace_surrogates
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import Attribute, InSet, Literal
 from cernis.plan.plan import Plan

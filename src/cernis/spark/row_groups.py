@@ -23,10 +23,11 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cernis.events.column_types import value_type
 from cernis.events.order import Scale
-from cernis.events.times import to_ticks, value_type
+from cernis.events.times import to_ticks
+from cernis.spark.arrangement import list_parquet_files
 from cernis.spark.frame import Frame
-from cernis.spark.numbering import list_parquet_files
 from cernis.work.carriers import carrier_of, convert
 from cernis.work.row_groups import Lot, RowGroup
 

@@ -25,8 +25,8 @@ from pyspark.sql import types as T
 from cernis.events.batch import EventBatch
 from cernis.pattern import predicate as pred
 from cernis.pattern.simple_tests import Constant, Form, Interval, NeededTests
-from cernis.run.rules.constants import IndexKind
-from cernis.run.rules.routing import RoutedRules, Router
+from cernis.run.rules.routing.constants import IndexKind
+from cernis.run.rules.routing.router import RoutedRules, Router
 from cernis.spark import catalyst
 from cernis.spark.catalyst import Mode, Truth
 from cernis.spark.frame import Frame

@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 
 from cernis.errors import DataError
 from cernis.events.batch import TIMES
-from cernis.events.mistakes import no_column
+from cernis.events.reading.mistakes import no_column
 
 WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 FRACTIONS = (T.FloatType, T.DoubleType, T.DecimalType)

@@ -42,6 +42,7 @@ from typing import Any, Final, NamedTuple
 
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.formula import Gap
 from cernis.pattern.guard import SplitGuard, split_guard
 from cernis.pattern.predicate import Aggregate
 from cernis.pattern.query import (
@@ -57,9 +58,9 @@ from cernis.pattern.query import (
     Variable,
     Window,
 )
-from cernis.pattern.selection import group_terms, single_variables
+from cernis.pattern.selection import group_terms
+from cernis.pattern.variables import single_variables
 from cernis.pattern.waits import is_nullable
-from cernis.pattern.window import Gap
 from cernis.testing.predicates import (
     Event,
     calculate,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
-from cernis.pattern.row_pattern import (
+from cernis.languages.sql.row_pattern import (
     RowAlternation,
     RowAnchor,
     RowExclusion,

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from cernis.integers import count_noun
 from cernis.views import svg
-from cernis.views.layout import GraphEdge, GraphLayout, Point, lay_out_graph
+from cernis.views.layout import Point, StateEdge, StateLayout, lay_out_graph
 
 StateKind = Literal["state", "fork", "part", "guard", "join"]
 EdgeKind = Literal["read", "skip", "wait", "all", "guard"]
@@ -139,7 +139,7 @@ def lay_out(states: Sequence[DrawnState], edges: Sequence[DrawnEdge]) -> Automat
     """
     widths = [_measure_state(state) for state in states]
     start = next((i for i, state in enumerate(states) if state.initial), 0)
-    rooms = [GraphEdge(e.source, e.target, _measure_edge(e)) for e in edges]
+    rooms = [StateEdge(e.source, e.target, _measure_edge(e)) for e in edges]
     layout = lay_out_graph(widths, rooms, start)
     head = _find_head(layout, states, edges)
     left = _SIDE + 14
@@ -170,7 +170,7 @@ def lay_out(states: Sequence[DrawnState], edges: Sequence[DrawnEdge]) -> Automat
 
 
 def _find_head(
-    layout: GraphLayout, states: Sequence[DrawnState], edges: Sequence[DrawnEdge]
+    layout: StateLayout, states: Sequence[DrawnState], edges: Sequence[DrawnEdge]
 ) -> float:
     """Return the room above the highest state that loops and labels need."""
     head = 30.0

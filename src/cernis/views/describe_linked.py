@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cernis.automata.linked.automaton import LinkedAutomaton
-from cernis.pattern.write_graph import write_expression
+from cernis.languages.spaseq.graphs.write import write_expression
 from cernis.views.automaton import AutomatonView, DrawnEdge, DrawnState, lay_out
 
 _LINKS = {",": "next", ";": "the first", ":": "any later"}

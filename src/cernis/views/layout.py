@@ -19,7 +19,7 @@ ROW, GAP, BACK = 66.0, 56.0, 34.0
 _SWEEPS = 6
 
 
-class GraphEdge(NamedTuple):
+class StateEdge(NamedTuple):
     """From which node to which, and the room that its label needs."""
 
     source: int
@@ -27,7 +27,7 @@ class GraphEdge(NamedTuple):
     room: float = 0.0
 
 
-class GraphLayout(NamedTuple):
+class StateLayout(NamedTuple):
     """The middles of nodes, the routes of edges, and the size of the picture.
 
     A route has the points between the two nodes. An edge from a node to itself has an empty route.
@@ -41,10 +41,10 @@ class GraphLayout(NamedTuple):
     height: float
 
 
-def lay_out_graph(widths: Sequence[float], edges: Sequence[GraphEdge], start: int) -> GraphLayout:
+def lay_out_graph(widths: Sequence[float], edges: Sequence[StateEdge], start: int) -> StateLayout:
     """Return where the nodes of these widths lie; `start` comes first.
 
-    >>> layout = lay_out_graph([40, 40], [GraphEdge(0, 1), GraphEdge(1, 1)], 0)
+    >>> layout = lay_out_graph([40, 40], [StateEdge(0, 1), StateEdge(1, 1)], 0)
     >>> layout.points, layout.routes
     (((20.0, 0.0), (116.0, 0.0)), ((), ()))
     """
@@ -83,10 +83,10 @@ def lay_out_graph(widths: Sequence[float], edges: Sequence[GraphEdge], start: in
     nodes = tuple((x, y - top) for x, y in (points[n] for n in range(len(widths))))
     moved = tuple(tuple((x, y - top) for x, y in route) for route in routes)
     right = max((x + widths[n] / 2 for n, (x, _) in enumerate(nodes)), default=0.0)
-    return GraphLayout(nodes, moved, frozenset(back), right, lowest - top)
+    return StateLayout(nodes, moved, frozenset(back), right, lowest - top)
 
 
-def _find_back_edges(size: int, edges: Sequence[GraphEdge], start: int) -> set[int]:
+def _find_back_edges(size: int, edges: Sequence[StateEdge], start: int) -> set[int]:
     """Return the edges that lead to a node on the way to them, by depth-first search."""
     outgoing: list[list[int]] = [[] for _ in range(size)]
     for i, edge in enumerate(edges):
@@ -116,7 +116,7 @@ def _find_back_edges(size: int, edges: Sequence[GraphEdge], start: int) -> set[i
     return back
 
 
-def _find_layers(size: int, edges: Sequence[GraphEdge]) -> list[int]:
+def _find_layers(size: int, edges: Sequence[StateEdge]) -> list[int]:
     """Return the longest way to each node of a graph without circles."""
     waiting = [0] * size
     outgoing: list[list[int]] = [[] for _ in range(size)]
@@ -158,7 +158,7 @@ def _locate_nodes(
     rows: list[list[int]],
     widths: Sequence[float],
     layers: Sequence[int],
-    edges: Sequence[GraphEdge],
+    edges: Sequence[StateEdge],
 ) -> dict[int, Point]:
     """Return the middle of each node: layers as far apart as the labels between them need."""
     gaps = [GAP] * len(rows)

@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from cernis.events.attributes import read_calculated
-from cernis.events.evaluate import calculate_column
+from cernis.events.evaluation.attributes import read_calculated
+from cernis.events.evaluation.evaluate import calculate_column
 from cernis.pattern.functions import FUNCTIONS, find_user_functions
 
 Path = tuple[str, ...]

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cernis.events.times import value_type
+from cernis.events.column_types import value_type
 
 READ_AS = "cernis.arrow"
 """The key in a column's metadata under which its original type stands."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cernis.errors import CernisError
-from cernis.events.mistakes import did_you_mean
+from cernis.events.reading.mistakes import did_you_mean
 from cernis.schema import Kind, Schema, Stream
 from cernis.work.endpoints import split_name
 

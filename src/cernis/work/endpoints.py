@@ -32,7 +32,7 @@ from typing import TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from cernis.errors import CernisError
-from cernis.events.mistakes import did_you_mean
+from cernis.events.reading.mistakes import did_you_mean
 
 TOPIC_OPTIONS = ("starting", "per_trigger", "descriptor", "message")
 """The options of a topic, which follow a question mark."""

@@ -36,7 +36,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from cernis.errors import DataError, StateError
-from cernis.events.reader import read_stream
+from cernis.events.reading.reader import read_stream
 from cernis.signature import check_signature, check_signed
 from cernis.state import MOST_EVENTS
 from cernis.work.carriers import write_blob

@@ -20,13 +20,13 @@ from cernis.pattern.predicate import TIME
 from cernis.pattern.query import Pattern
 from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
-from cernis.results.columns import distinct_names
-from cernis.results.deadline import DEADLINE
+from cernis.results.formats.columns import distinct_names
+from cernis.results.formats.jsonlines import TextEvents
 from cernis.results.groups import Groups
-from cernis.results.jsonlines import TextEvents
 from cernis.results.matches import Matches
-from cernis.results.matchset import join
+from cernis.results.sets.matchset import join
 from cernis.results.sortable import write_sortable
+from cernis.results.terms.deadline import DEADLINE
 from cernis.run.feed import Measures
 from cernis.run.query import Query
 from cernis.run.session import Session

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cernis.events.files import ParquetReader
+from cernis.events.reading.files import ParquetReader
 from cernis.work.carriers import convert
 from cernis.work.columns import NOW, OWN, ROW
 from cernis.work.query import QueryWork

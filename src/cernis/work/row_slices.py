@@ -29,7 +29,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cernis.engine.rows.match import choose_matches
-from cernis.pattern.row_pattern import SkipMode
+from cernis.languages.sql.row_pattern import SkipMode
 from cernis.plan.rows.matcher import NUMBER, PARTITION, ROW
 from cernis.run.rows.feed import MatchedRows, RowFeed, SliceMatches, describe_rows
 from cernis.work.carriers import read_blob, write_blob

@@ -30,7 +30,7 @@ import pyarrow as pa
 from cernis.errors import CernisError, DataError, Diagnostic, QueryError
 from cernis.events.batch import Int64s
 from cernis.plan.rows.matcher import ROW
-from cernis.results.jsonlines import row_lines
+from cernis.results.formats.jsonlines import row_lines
 from cernis.run.rows.feed import DEFAULT_BUDGET, EarlierRows, RowFeed
 from cernis.run.rows.host import open_locked_host
 from cernis.run.rows.statement import DuckClause, SqlQuery
@@ -102,7 +102,7 @@ class RowStreamWork(Work):
     @property
     def context(self) -> int:
         """How many rows before a search are needed: for PREV, MATCH_NUMBER() and `^`."""
-        from cernis.pattern.row_pattern import RowAnchor, walk_pattern
+        from cernis.languages.sql.row_pattern import RowAnchor, walk_pattern
 
         plan = self.plan
         anchored = any(isinstance(part, RowAnchor) for part in walk_pattern(plan.clause.pattern))
@@ -307,8 +307,8 @@ def check_stream_clause(plan: Any) -> str:
     """Return the column of event time; refuse what a stream cannot decide."""
     from sqlglot import exp
 
+    from cernis.languages.sql.row_pattern import RowAnchor, RowsPerMatch, walk_pattern
     from cernis.languages.sql.terms import RowTerm, find_terms
-    from cernis.pattern.row_pattern import RowAnchor, RowsPerMatch, walk_pattern
 
     clause = plan.clause
 

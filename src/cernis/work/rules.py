@@ -27,13 +27,13 @@ import pyarrow as pa
 
 from cernis.pattern.functions import FUNCTIONS, Function
 from cernis.pattern.query import Pattern, Strategy
+from cernis.results.formats.jsonlines import TextEvents, name_lines
 from cernis.results.groups import Groups
-from cernis.results.jsonlines import TextEvents, name_lines
 from cernis.results.matches import Matches
 from cernis.results.of_rules import fill_table, name_rules, unite_columns
 from cernis.run.query import Query
-from cernis.run.rules.derived import KnownStream
 from cernis.run.rules.freeze import read_rule_texts
+from cernis.run.rules.reading.derived import KnownStream
 from cernis.run.rules.rule import Rule
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession

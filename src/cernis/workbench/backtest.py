@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cernis.errors import CernisError
-from cernis.events.files import stem_of
+from cernis.events.reading.files import stem_of
 from cernis.integers import count_noun
 from cernis.pattern.query import Consume, Pattern, Suppression
 from cernis.results.matches import Matches

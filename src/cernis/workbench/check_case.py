@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cernis.errors import CernisError, DataError, QueryError
-from cernis.events.records import make_table
+from cernis.events.reading.records import make_table
 from cernis.events.source import open_events
 from cernis.integers import count_noun
 from cernis.languages.ceql.parse import parse_constant, use_time_zone

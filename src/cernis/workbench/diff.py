@@ -38,14 +38,14 @@ from cernis.integers import count_noun
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern
-from cernis.pattern.selection import starred_variables
+from cernis.pattern.variables import starred_variables
 from cernis.pattern.waits import has_arrow
-from cernis.results.counted import CountedMatches
-from cernis.results.identity import match_ids
 from cernis.results.match import Match
 from cernis.results.matches import Matches
-from cernis.results.matchset import ListedMatches, MatchBlock, join, part, take
-from cernis.results.unary import CompactMatches
+from cernis.results.sets.counted import CountedMatches
+from cernis.results.sets.identity import match_ids
+from cernis.results.sets.matchset import ListedMatches, MatchBlock, join, part, take
+from cernis.results.sets.unary import CompactMatches
 from cernis.run.query import Query
 from cernis.run.rules.rule_set import RuleSet
 from cernis.views.svg import element, write

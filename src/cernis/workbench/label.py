@@ -30,8 +30,8 @@ from cernis.events.source import open_events
 from cernis.integers import count_noun
 from cernis.results.match import Match
 from cernis.results.matches import Matches
-from cernis.results.matchset import ListedMatches, join
-from cernis.results.rooted import RootedMatches
+from cernis.results.sets.matchset import ListedMatches, join
+from cernis.results.sets.rooted import RootedMatches
 from cernis.workbench.diff import draw_ranks, list_ids
 from cernis.workbench.precision import Share, Stratum, count_missing, estimate
 from cernis.workbench.tally import EndGroups, group_ends

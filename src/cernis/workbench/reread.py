@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cernis.errors import DataError
-from cernis.events.pipe import is_pipe
+from cernis.events.reading.pipe import is_pipe
 
 
 def make_rereadable(events: Any) -> Any:

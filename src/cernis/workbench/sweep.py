@@ -38,9 +38,9 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.waits import has_arrow
 from cernis.pattern.write import write_duration
-from cernis.results.counted import CountedMatches
 from cernis.results.matches import Matches
-from cernis.results.term import evaluate_term
+from cernis.results.sets.counted import CountedMatches
+from cernis.results.terms.term import evaluate_term
 from cernis.run.query import Query
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.rule_set import RuleSet

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cernis.errors import CernisError
 from cernis.pattern.query import Consume, Pattern, Strategy
-from cernis.results.columns import MatchFields, partition_columns
+from cernis.results.formats.columns import MatchFields, partition_columns
 from cernis.results.matches import Matches
 
 _MOST = 2**1000

@@ -22,10 +22,10 @@ from cernis.integers import count_noun
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Pattern, Select, SelectedTerm, Strategy
-from cernis.pattern.selection import marked_variables
+from cernis.pattern.variables import marked_variables
 from cernis.pattern.write import write_condition, write_duration, write_formula, write_window
-from cernis.results.columns import MatchFields
 from cernis.results.finding import Finding
+from cernis.results.formats.columns import MatchFields
 from cernis.results.matches import Matches
 from cernis.run.advice.to_blame import list_trials, write_layer
 from cernis.run.query import Query

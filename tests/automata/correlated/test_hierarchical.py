@@ -14,14 +14,14 @@ from cernis.automata.correlated.qtree import find_conflict
 from cernis.automata.unary.cea import Is, Test, conjoin
 from cernis.errors import BudgetError
 from cernis.languages.conjunctive import lower, parse
-from cernis.pattern import formula as cel
-from cernis.pattern import predicate as pred
-from cernis.pattern.atom import TypeIs
-from cernis.pattern.conjunctive import (
+from cernis.languages.conjunctive.query import (
     ConjunctiveComparison,
     ConjunctiveQuery,
     find_single_event_tests,
 )
+from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
+from cernis.pattern.atom import TypeIs
 from cernis.testing import oracle
 from cernis.testing.oracle import Valuation
 from tools.cases.naive import NaiveRuns

@@ -11,7 +11,7 @@ import pytest
 import cernis
 from cernis.engine.correlated import count
 from cernis.engine.dag.links import DagSegment
-from cernis.results import correlated
+from cernis.results.sets import correlated
 
 EVERY = ["", " WITHIN 12 EVENTS", " PARTITION BY [k] WITHIN 9 EVENTS", " WITHIN 15 MILLISECONDS"]
 

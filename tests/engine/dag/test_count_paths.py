@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import cernis
 from cernis.engine.dag import count, count_paths
 from cernis.engine.dag.links import DagSegment
-from cernis.results import correlated
+from cernis.results.sets import correlated
 
 Arrays = Callable[[slice], NDArray[np.int64] | None]
 

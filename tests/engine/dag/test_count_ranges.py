@@ -16,7 +16,7 @@ from cernis.engine.dag.slide import count_values
 from cernis.engine.dag.steps import Filings, Steps, choose_vertices, read_steps
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.session import GraphSession
-from cernis.results.linked import join_segments
+from cernis.results.sets.linked import join_segments
 
 pytest.importorskip("pyoxigraph")
 

@@ -18,7 +18,7 @@ from cernis.engine.dag.steps import choose_vertices
 from cernis.engine.linked import runtime
 from cernis.rdf.reading import merge
 from cernis.rdf.session import GraphSession
-from cernis.results import linked
+from cernis.results.sets import linked
 
 QUERY = """
 PREFIX : <urn:g:>

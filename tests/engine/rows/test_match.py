@@ -15,7 +15,7 @@ from cernis.engine.rows.search import PathConditions, Programs, Registers, searc
 from cernis.engine.rows.tables import PartitionedRows, Skipping, close_partitions, make_tables
 from cernis.errors import BudgetError
 from cernis.languages.sql.pattern import parse_pattern
-from cernis.pattern.row_pattern import RowPattern, SkipMode
+from cernis.languages.sql.row_pattern import RowPattern, SkipMode
 from cernis.testing.row_patterns import SkipMistake, recognize
 from tools.cases.row_patterns import VARIABLES, draw_pattern
 

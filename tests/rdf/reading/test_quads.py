@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cernis.errors import DataError
-from cernis.events.mistakes import Mistakes
+from cernis.events.reading.mistakes import Mistakes
 from cernis.rdf.reading.quads import Input, encode_quads, find_format, read_quads
 from cernis.rdf.reading.terms import Terms
 

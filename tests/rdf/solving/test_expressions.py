@@ -13,11 +13,11 @@ from cernis.compiled import callable_from_python
 from cernis.engine.graphs import expressions
 from cernis.engine.graphs.expressions import FALSE, TRUE, keep, new_stack
 from cernis.errors import QueryError, Span
-from cernis.pattern import graph as g
+from cernis.languages.spaseq.graphs import graph as g
 from cernis.rdf.reading.terms import Terms
-from cernis.rdf.solving.functions import TermFunction
-from cernis.rdf.solving.programs import compile_expression
-from cernis.rdf.solving.values import TermValues
+from cernis.rdf.solving.terms.functions import TermFunction
+from cernis.rdf.solving.terms.programs import compile_expression
+from cernis.rdf.solving.terms.values import TermValues
 from tools.cases.spaseq.sparql import write_expression
 
 ox = pytest.importorskip("pyoxigraph")

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cernis.errors import BudgetError, DataError, QueryError
-from cernis.pattern import graph as g
+from cernis.languages.spaseq.graphs import graph as g
 from cernis.rdf.reading.background import Triples, load_background
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.reading.terms import Terms
 from cernis.rdf.solving.solutions import Solutions
 from cernis.rdf.solving.solve import Matcher
-from cernis.rdf.solving.values import TermValues
+from cernis.rdf.solving.terms.values import TermValues
 from cernis.testing.spaseq.graph_patterns import find_solutions
 from tools.cases.spaseq.sparql import write_graph_pattern
 

@@ -24,8 +24,8 @@ from functools import cache, cached_property
 from typing import Any, Protocol
 
 from cernis.languages.spaseq import parse
-from cernis.pattern.graph import find_template_variables
-from cernis.pattern.spaseq import SelectedVariable, SpaseqQuery
+from cernis.languages.spaseq.graphs.graph import find_template_variables
+from cernis.languages.spaseq.query import SelectedVariable, SpaseqQuery
 from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 from tools.cases.corpus import read_case_files
 

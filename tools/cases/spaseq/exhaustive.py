@@ -21,8 +21,8 @@ from functools import cache
 from itertools import product
 from typing import NamedTuple
 
-from cernis.pattern import graph as g
-from cernis.pattern.spaseq import (
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.query import (
     Element,
     Gpm,
     GpmConjunction,

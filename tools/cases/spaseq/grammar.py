@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from cernis.pattern import graph as g
-from cernis.pattern.spaseq import (
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.query import (
     Element,
     Gpm,
     GpmConjunction,

@@ -6,8 +6,8 @@ own, every expression in parentheses.
 
 from __future__ import annotations
 
-from cernis.pattern import graph as g
-from cernis.pattern.write_graph import write_path, write_pattern_lines
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.graphs.write import write_path, write_pattern_lines
 
 _NAMES = {"SAMETERM": "sameTerm"}
 

@@ -23,7 +23,7 @@ from cernis.automata.correlated.presence import Path
 from cernis.automata.unary.cea import ANYTHING, Is, Test, conjoin, conjoin_tests
 from cernis.automata.unary.construct import CLOCKS, build_test, compare_with_itself
 from cernis.pattern import predicate as pred
-from cernis.pattern.window import Gap, Unit
+from cernis.pattern.formula import Gap, Unit
 from cernis.pattern.write import write_condition
 
 MOST_DIFFERENT = 3

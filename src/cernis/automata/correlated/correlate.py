@@ -54,10 +54,10 @@ from cernis.automata.correlated.presence import MOST_CASES, Path
 from cernis.automata.unary.construct import build_condition_test, build_type_test, name_atom
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.formula import Gap, Unit, Window
 from cernis.pattern.guard import split_guard
-from cernis.pattern.selection import single_variables
+from cernis.pattern.variables import single_variables
 from cernis.pattern.waits import Location, find_deciding, list_waits
-from cernis.pattern.window import Gap, Unit, Window
 from cernis.pattern.write import write_formula, write_gap, write_window
 
 Arrow = tuple[Path, int]
@@ -240,8 +240,7 @@ def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
             wrong = {
                 at: why
                 for at, why in wrong.items()
-                if at in building.split
-                or _name_arrow(*at) not in gathered.arrows
+                if _name_arrow(*at) not in gathered.arrows
                 or not all(judged[location].how in _FITTING for location in arrows[at])
             }
         if not wrong:

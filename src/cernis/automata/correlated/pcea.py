@@ -40,8 +40,8 @@ from typing import Literal, NamedTuple
 from cernis.automata.unary.cea import Test, find_atoms, write_test
 from cernis.automata.unary.tidy import find_reachable
 from cernis.pattern.atom import Atom
+from cernis.pattern.formula import Gap, Unit
 from cernis.pattern.predicate import Operator
-from cernis.pattern.window import Gap, Unit
 from cernis.pattern.write import write_gap
 
 Order = Literal["<", "<=", ">", ">=", "="]
@@ -149,8 +149,6 @@ class Link:
     stage; -1: after the centre itself."""
     is_next: bool = False
     """It asks for the ray of a `->`: the one that let the centre go on."""
-    again: bool = False
-    """The runs that an event takes out wait for the last stage once more (`middles`)."""
 
     @property
     def strict(self) -> bool:
@@ -199,7 +197,7 @@ class Link:
         if self.once:
             parts.append(f"once {', then '.join(map(str, self.once))} has followed")
         if self.arrow is not None:
-            parts.append("next, again and again" if self.again else "next")
+            parts.append("next")
         if self.unless is not None:
             parts.append("not taken out")
         return " and ".join(parts)

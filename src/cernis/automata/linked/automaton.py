@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cernis.pattern import graph as g
+from cernis.languages.spaseq.graphs import graph as g
 
 
 class Alternative(NamedTuple):

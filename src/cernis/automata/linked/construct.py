@@ -23,8 +23,8 @@ from cernis.automata.linked.automaton import (
     LinkedTransition,
 )
 from cernis.errors import Diagnostic, QueryError
-from cernis.pattern import graph as g
-from cernis.pattern.spaseq import Element, GpmConjunction, GpmName, SpaseqQuery
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.query import Element, GpmConjunction, GpmName, SpaseqQuery
 
 MOST_MISSING = 6
 """The most variables of a step that may be missing and are asked for elsewhere."""

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from cernis.automata.linked.automaton import LinkedAutomaton, LinkedTransition
-from cernis.pattern.graph import (
+from cernis.languages.spaseq.graphs.graph import (
     CallExpression,
     ComparisonExpression,
     Expression,

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cernis.errors import BudgetError
-from cernis.pattern.row_pattern import (
+from cernis.languages.sql.row_pattern import (
     RowAlternation,
     RowAnchor,
     RowExclusion,
@@ -83,7 +83,7 @@ class RowAutomaton:
 def construct(pattern: RowPattern, variables: Sequence[str]) -> RowAutomaton:
     """Return the automaton of a pattern over variables, which are numbered as given.
 
-    >>> from cernis.pattern.row_pattern import RowVariable as V
+    >>> from cernis.languages.sql.row_pattern import RowVariable as V
     >>> print(construct(RowSequence((RowRepetition(V("A"), 1, None), V("B"))), ["A", "B"]))
     0: A→1
     1: A→1, B→2

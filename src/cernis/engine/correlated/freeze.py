@@ -205,15 +205,11 @@ def thaw_correlated(engine: CorrelatedEngine, tree: Tree) -> None:
 
 
 def _check_vertices(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
-    """Vertices come in the order of their events, and have the sources one after the other.
-
-    Those that wait once more come later (`middles.copy_run`).
-    """
+    """Vertices come in the order of their events, and have the sources one after the other."""
     vertices = memory.vertices
-    renews = bool((engine.tables.arrays.store_stages[:, 8] >= 0).any())
     counts = vertices["count"].astype(np.int64)
     require(
-        (renews or bool((np.diff(vertices["position"][1:]) >= 0).all()))
+        bool((np.diff(vertices["position"][1:]) >= 0).all())
         and int(counts.sum()) == len(memory.sources)
         and bool((vertices["first"] == np.cumsum(counts) - counts).all()),
         "'vertices' are not in order",

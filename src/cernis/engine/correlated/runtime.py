@@ -44,7 +44,7 @@ from cernis.engine.settings import (
     unpack_distance,
 )
 from cernis.errors import BudgetError
-from cernis.pattern.window import Gap, Unit
+from cernis.pattern.formula import Gap, Unit
 
 MOST_BUCKET_BYTES = 4 << 30
 FIRST_RECORDS = 1 << 12

@@ -26,7 +26,7 @@ from cernis.automata.linked.order import (
 )
 from cernis.engine.dag.records import OPERATORS
 from cernis.errors import BudgetError
-from cernis.pattern.graph import Expression
+from cernis.languages.spaseq.graphs.graph import Expression
 
 STRICT, NEXT, ANY = range(3)
 LINKS = {",": STRICT, ";": NEXT, ":": ANY}

@@ -34,7 +34,7 @@ from cernis.engine.rows.tables import (
     RowTables,
     Skipping,
 )
-from cernis.pattern.row_pattern import SkipMode
+from cernis.languages.sql.row_pattern import SkipMode
 
 NEVER = np.iinfo(np.int32).max
 _ENDLESS = np.iinfo(np.int64).max

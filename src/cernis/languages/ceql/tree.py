@@ -17,6 +17,7 @@ from cernis.languages.text.tree import OPERATORS, TreeReader, unquote
 from cernis.languages.text.words import NANOSECONDS
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.formula import Gap, Unit
 from cernis.pattern.functions import find_function
 from cernis.pattern.query import (
     Absence,
@@ -32,8 +33,7 @@ from cernis.pattern.query import (
     TableJoin,
     Variable,
 )
-from cernis.pattern.selection import marked_variables, starred_variables
-from cernis.pattern.window import Gap, Unit
+from cernis.pattern.variables import marked_variables, starred_variables
 from cernis.pattern.write import (
     call_terms,
     capitalize_ascii,

@@ -23,7 +23,7 @@ from graphlib import CycleError, TopologicalSorter
 from math import ceil
 from typing import cast
 
-from cernis.pattern import conjunctive as q
+from cernis.languages.conjunctive import query as q
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.predicate import MIRRORED, TIME, TIME_NS, Literal, Operator

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from cernis.errors import Span
+from cernis.languages.conjunctive import query as q
 from cernis.languages.conjunctive.tree import WrittenAtom, WrittenConjunctiveQuery
 from cernis.languages.text.words import list_words
-from cernis.pattern import conjunctive as q
 from cernis.pattern.check.kinds import class_of, class_of_literal
 from cernis.pattern.mistakes import MistakeList
 from cernis.pattern.predicate import Attribute, Literal

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from cernis.errors import Diagnostic, QueryError
 from cernis.languages.conjunctive.mistakes import explain_lexeme, explain_token
 from cernis.languages.conjunctive.names import resolve
+from cernis.languages.conjunctive.query import ConjunctiveQuery
 from cernis.languages.conjunctive.tree import ConjunctiveReader, WrittenConjunctiveQuery
 from cernis.languages.conjunctive.words import TERMINALS
 from cernis.languages.text.mistakes import sort_mistakes
 from cernis.languages.text.read import Syntax, read_rules, read_tokens
 from cernis.languages.text.tokens import Token, cut_token, span_of
 from cernis.pattern.check.depth import MAX_DEPTH
-from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.functions import FUNCTIONS
 from cernis.schema import Schema
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple, cast
 
 from cernis.errors import Span
+from cernis.languages.conjunctive import query as q
 from cernis.languages.text.tokens import Name, Token
 from cernis.languages.text.tree import OPERATORS, TreeReader
-from cernis.pattern import conjunctive as q
 from cernis.pattern.predicate import Arithmetic, Attribute, Call, Literal, Value
 from cernis.pattern.query import Window
 from cernis.pattern.write import capitalize_ascii

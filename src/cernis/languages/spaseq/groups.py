@@ -16,11 +16,16 @@ from typing import Any, NamedTuple, cast
 
 from cernis.errors import Span
 from cernis.languages.spaseq import terms as t
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.graphs.paths import (
+    Statement,
+    follow_path,
+    join_patterns,
+    join_statements,
+)
+from cernis.languages.spaseq.query import AGGREGATES
 from cernis.languages.text.tokens import Token, span_of
 from cernis.languages.text.tree import LanguageReader
-from cernis.pattern import graph as g
-from cernis.pattern.paths import Statement, follow_path, join_patterns, join_statements
-from cernis.pattern.spaseq import AGGREGATES
 
 _DATATYPES = {
     "INTEGER": t.XSD + "integer",

@@ -20,11 +20,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from cernis.errors import Diagnostic, Span
+from cernis.languages.spaseq import query as q
+from cernis.languages.spaseq.graphs import graph as g
 from cernis.languages.spaseq.tree import WrittenGpm, WrittenSpaseqQuery
 from cernis.languages.text.tokens import Name
 from cernis.languages.text.words import list_words
-from cernis.pattern import graph as g
-from cernis.pattern import spaseq as q
 from cernis.pattern.check import MAX_DEPTH
 from cernis.pattern.mistakes import MistakeList
 

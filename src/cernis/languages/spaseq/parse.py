@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from cernis.errors import QueryError
 from cernis.languages.spaseq.mistakes import explain_lexeme, explain_token
 from cernis.languages.spaseq.names import find_too_deep, resolve
+from cernis.languages.spaseq.query import SpaseqQuery
 from cernis.languages.spaseq.tree import SpaseqReader, WrittenSpaseqQuery
 from cernis.languages.spaseq.words import TERMINALS
 from cernis.languages.text.mistakes import sort_mistakes
 from cernis.languages.text.read import Syntax, bound_tokens, read_rules, read_tokens
 from cernis.languages.text.tokens import Token, cut_token
-from cernis.pattern.spaseq import SpaseqQuery
 from cernis.pattern.suggest import find_closest
 from cernis.pattern.write import capitalize_ascii
 

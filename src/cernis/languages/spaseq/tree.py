@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from cernis.errors import Span
+from cernis.languages.spaseq import query as q
+from cernis.languages.spaseq.graphs.graph import GraphPattern, GraphVariable, Term, TripleTemplate
+from cernis.languages.spaseq.graphs.paths import Statement
 from cernis.languages.spaseq.groups import GraphPatternReader, WrittenGroup
 from cernis.languages.spaseq.terms import XSD
 from cernis.languages.text.tokens import MOST_DIGITS, Name, Token, span_of
-from cernis.pattern import spaseq as q
-from cernis.pattern.graph import GraphPattern, GraphVariable, Term, TripleTemplate
-from cernis.pattern.paths import Statement
 
 _LARGEST_TIME = 2**63 - 1
 _TIMESTAMP = re.compile(

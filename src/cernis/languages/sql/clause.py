@@ -20,9 +20,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from cernis.errors import Diagnostic, QueryError, Span
 from cernis.languages.sql.pattern import parse_pattern, read_identifier
-from cernis.languages.sql.translate import translate
-from cernis.languages.text.tokens import Name
-from cernis.pattern.row_pattern import (
+from cernis.languages.sql.row_pattern import (
     RowExclusion,
     RowPattern,
     RowsPerMatch,
@@ -30,6 +28,8 @@ from cernis.pattern.row_pattern import (
     SkipMode,
     walk_pattern,
 )
+from cernis.languages.sql.translate import translate
+from cernis.languages.text.tokens import Name
 from cernis.pattern.suggest import did_you_mean
 
 FUNCTIONS = ("FIRST", "LAST", "PREV", "NEXT", "CLASSIFIER", "MATCH_NUMBER")

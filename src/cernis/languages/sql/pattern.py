@@ -11,12 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from cernis.errors import Diagnostic, QueryError, Span
-from cernis.languages.text import mistakes
-from cernis.languages.text.read import Syntax, read_rules, read_tokens
-from cernis.languages.text.tokens import Token, span_of
-from cernis.languages.text.tree import LanguageReader, unquote
-from cernis.languages.text.words import SPOKEN, list_terminals
-from cernis.pattern.row_pattern import (
+from cernis.languages.sql.row_pattern import (
     RowAlternation,
     RowAnchor,
     RowExclusion,
@@ -26,6 +21,11 @@ from cernis.pattern.row_pattern import (
     RowSequence,
     RowVariable,
 )
+from cernis.languages.text import mistakes
+from cernis.languages.text.read import Syntax, read_rules, read_tokens
+from cernis.languages.text.tokens import Token, span_of
+from cernis.languages.text.tree import LanguageReader, unquote
+from cernis.languages.text.words import SPOKEN, list_terminals
 
 MOST_REPETITIONS = 10_000
 _STRAY_HELP = dict(mistakes.STRAY_HELP) | {

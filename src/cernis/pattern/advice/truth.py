@@ -19,7 +19,7 @@ from cernis.errors import Diagnostic, Span
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern
-from cernis.pattern.selection import bound_variables, single_variables
+from cernis.pattern.variables import bound_variables, single_variables
 from cernis.pattern.write import write_condition
 
 NEVER, ALWAYS = "never-holds", "always-holds"
@@ -363,15 +363,11 @@ def _read_comparison(
         case pred.Attribute(), pred.Attribute() if left == right and op in ("<", ">"):
             return False
         case pred.Literal(value=one), pred.Literal(value=other):
-            if _is_number(one) and _is_number(other):
+            if pred.is_number(one) and pred.is_number(other):
                 return pred.compare_values(written, other, one)
             if isinstance(one, str) and isinstance(other, str) and written == "=":
                 return one == other
     return None
-
-
-def _is_number(value: pred.Scalar) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _may_be_time(text: str) -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 
 from cernis.pattern.builder.arguments import check_name, check_whole, read_number, refuse, show
 from cernis.pattern.builder.predicates import make_attribute
+from cernis.pattern.formula import Gap
 from cernis.pattern.query import Unit, Window
 from cernis.pattern.suggest import did_you_mean
-from cernis.pattern.window import Gap
 
 _SIZES = {
     "days": 86_400_000_000_000,

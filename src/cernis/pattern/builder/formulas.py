@@ -14,7 +14,7 @@ from cernis.pattern.builder.arguments import Written, check_name, check_whole, r
 from cernis.pattern.builder.conditions import ConditionBuilder, Property, refer_to, unwrap_condition
 from cernis.pattern.builder.durations import make_gap, make_window
 from cernis.pattern.builder.predicates import PredicateBuilder, make_attribute, unwrap_predicate
-from cernis.pattern.window import Gap
+from cernis.pattern.formula import Gap
 from cernis.pattern.write import write_formula
 
 

@@ -31,9 +31,10 @@ from cernis.pattern.query import (
     Suppression,
     Unit,
     Variable,
+    counts_only,
 )
-from cernis.pattern.selection import counts_only, single_variables
 from cernis.pattern.suggest import did_you_mean
+from cernis.pattern.variables import single_variables
 from cernis.pattern.write import write_formula, write_term
 
 INTERVAL = ("start", "end", "start_ts", "end_ts")

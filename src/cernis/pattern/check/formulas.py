@@ -18,7 +18,7 @@ from cernis.pattern.check.scopes import (
     unite_scopes,
 )
 from cernis.pattern.check.terms import TermCheck
-from cernis.pattern.guard import mentioned_variables
+from cernis.pattern.formula import Unit, Window
 from cernis.pattern.predicate import (
     Aggregate,
     AllOf,
@@ -34,11 +34,11 @@ from cernis.pattern.predicate import (
     Monotone,
     Reference,
     leaves,
+    mentioned_variables,
     walk_term,
 )
-from cernis.pattern.selection import single_variables
+from cernis.pattern.variables import single_variables
 from cernis.pattern.waits import list_first
-from cernis.pattern.window import Unit, Window
 from cernis.pattern.write import (
     write_gap,
     write_name,

@@ -14,6 +14,13 @@ from cernis.engine.rows.tables import Skipping, make_tables
 from cernis.errors import BudgetError, Diagnostic, QueryError, Span
 from cernis.integers import count_noun
 from cernis.languages.sql.clause import RecognizeClause, SqlExpression
+from cernis.languages.sql.row_pattern import (
+    RowAnchor,
+    RowsPerMatch,
+    SkipMode,
+    is_nullable,
+    walk_pattern,
+)
 from cernis.languages.sql.statement import Recognition, SqlStatement
 from cernis.languages.sql.terms import (
     NUMBER,
@@ -22,13 +29,6 @@ from cernis.languages.sql.terms import (
     RowTerm,
     TermExpression,
     find_terms,
-)
-from cernis.pattern.row_pattern import (
-    RowAnchor,
-    RowsPerMatch,
-    SkipMode,
-    is_nullable,
-    walk_pattern,
 )
 from cernis.pattern.suggest import did_you_mean
 from cernis.plan.rows.conditions import RowConditions, plan_conditions

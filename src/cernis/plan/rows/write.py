@@ -22,6 +22,7 @@ from sqlglot import exp
 
 from cernis.errors import Diagnostic, QueryError, Span
 from cernis.languages.sql.host_errors import write_host_sql
+from cernis.languages.sql.row_pattern import RowsPerMatch
 from cernis.languages.sql.statement import PLACEHOLDER
 from cernis.languages.sql.terms import (
     CLASSIFIER,
@@ -32,7 +33,6 @@ from cernis.languages.sql.terms import (
     TermExpression,
     name_term,
 )
-from cernis.pattern.row_pattern import RowsPerMatch
 from cernis.plan.rows.conditions import HostValue
 from cernis.plan.rows.matcher import (
     EXCLUDED,

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import kernel
-from cernis.events.mistakes import Mistakes
+from cernis.events.reading.mistakes import Mistakes
 from cernis.rdf.reading.events import Bools, Int64s
 from cernis.rdf.reading.quads import Quads
 from cernis.rdf.reading.terms import Codes, Terms

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cernis.errors import DataError
-from cernis.events.mistakes import BadRow, Mistakes
+from cernis.events.reading.mistakes import BadRow, Mistakes
 from cernis.rdf.reading.events import GraphEvents, Int64s
 from cernis.rdf.reading.group import REACH, EventGroup, EventQuads, QuadGrouper
 from cernis.rdf.reading.quads import (

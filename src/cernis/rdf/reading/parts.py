@@ -24,7 +24,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from cernis.errors import DataError
-from cernis.events.mistakes import Mistakes
+from cernis.events.reading.mistakes import Mistakes
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.reading.quads import find_format, import_oxigraph, read_quads
 from cernis.rdf.reading.scan import GraphIndex, scan_graphs

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from cernis.encoding.keys import select_arrays
-from cernis.events.mistakes import Mistakes
+from cernis.events.reading.mistakes import Mistakes
 from cernis.rdf.reading.events import GraphEvents, Int64s
 from cernis.rdf.reading.merge import MergedStreams, concatenate, take_events
 from cernis.rdf.reading.quads import BATCH, Input, read_quads

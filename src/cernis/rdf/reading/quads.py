@@ -44,8 +44,8 @@ from numpy.typing import NDArray
 from cernis.compiled import kernel
 from cernis.compiled.tiers import expect_events
 from cernis.errors import CernisError, DataError
-from cernis.events.mistakes import Mistakes
-from cernis.events.text import describe_too_long, longest_record
+from cernis.events.reading.mistakes import Mistakes
+from cernis.events.reading.text import describe_too_long, longest_record
 from cernis.extras import import_extra
 from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from cernis.errors import DataError
-from cernis.events.mistakes import Mistakes, OnError, did_you_mean
+from cernis.events.reading.mistakes import Mistakes, OnError, did_you_mean
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.reading.group import REACH, EventGroup, QuadGrouper
 from cernis.rdf.reading.merge import MergedStreams

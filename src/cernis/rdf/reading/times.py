@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from cernis.engine.graphs import expressions as e
 from cernis.errors import DataError
-from cernis.events.regex import count_groups, regex_mistake
+from cernis.events.evaluation.regex import count_groups, regex_mistake
 from cernis.events.times import UNITS, check_unit
 from cernis.languages.spaseq.terms import XSD
 from cernis.rdf.reading.events import Bools, Int64s

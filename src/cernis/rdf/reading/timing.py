@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cernis.compiled import kernel
-from cernis.events.mistakes import Mistakes
+from cernis.events.reading.mistakes import Mistakes
 from cernis.rdf.reading import times as t
 from cernis.rdf.reading.events import Bools, GraphEvents, Int64s
 from cernis.rdf.reading.group import EventGroup, EventQuads

@@ -21,10 +21,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from cernis.engine.graphs import expressions as e
-from cernis.pattern import graph as g
+from cernis.languages.spaseq.graphs import graph as g
 from cernis.rdf.solving.columns import ProgramColumn, has_exists, is_hard, keep_rows, plan_program
-from cernis.rdf.solving.programs import Program
-from cernis.rdf.solving.values import TermValues
+from cernis.rdf.solving.terms.programs import Program
+from cernis.rdf.solving.terms.values import TermValues
 
 _FIRST, _MANY = 1 << 10, 1 << 20
 

@@ -28,18 +28,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.engine.graphs import expressions as e
-from cernis.pattern import graph as g
+from cernis.languages.spaseq.graphs import graph as g
 from cernis.rdf.reading.terms import Codes
-from cernis.rdf.solving.functions import ARGUMENTS
-from cernis.rdf.solving.programs import (
+from cernis.rdf.solving.sets import read_set
+from cernis.rdf.solving.solutions import Names, Solutions
+from cernis.rdf.solving.terms.functions import ARGUMENTS
+from cernis.rdf.solving.terms.programs import (
     Program,
     check_call,
     compile_expression,
     is_mapped,
 )
-from cernis.rdf.solving.sets import read_set
-from cernis.rdf.solving.solutions import Names, Solutions
-from cernis.rdf.solving.values import TermValues
+from cernis.rdf.solving.terms.values import TermValues
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,6 @@ from cernis.rdf.solving.columns import (
     extend_table,
     keep_rows,
 )
-from cernis.rdf.solving.programs import Program
 from cernis.rdf.solving.sets import write_set
 from cernis.rdf.solving.solutions import (
     Names,
@@ -36,7 +35,8 @@ from cernis.rdf.solving.solutions import (
     fill_table,
     join_by_event,
 )
-from cernis.rdf.solving.values import TermValues
+from cernis.rdf.solving.terms.programs import Program
+from cernis.rdf.solving.terms.values import TermValues
 
 ROW_NUMBER = "@row"
 """The column of a row's number: no variable has this name."""

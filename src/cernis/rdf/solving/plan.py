@@ -23,8 +23,8 @@ import numpy as np
 from cernis.engine.graphs import search as k
 from cernis.engine.graphs.search import Codes
 from cernis.errors import BudgetError, DataError
-from cernis.pattern import graph as g
-from cernis.pattern.paths import END, START, step_pattern
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.graphs.paths import END, START, step_pattern
 from cernis.rdf.reading.background import Triples
 from cernis.rdf.solving import operators as op
 from cernis.rdf.solving.columns import (
@@ -33,8 +33,6 @@ from cernis.rdf.solving.columns import (
     plan_program,
     replace_parts,
 )
-from cernis.rdf.solving.functions import write_boolean
-from cernis.rdf.solving.programs import Program, compile_expression, join_programs
 from cernis.rdf.solving.solutions import (
     Names,
     RowBudget,
@@ -45,7 +43,9 @@ from cernis.rdf.solving.solutions import (
     merge_names,
     project,
 )
-from cernis.rdf.solving.values import TermValues
+from cernis.rdf.solving.terms.functions import write_boolean
+from cernis.rdf.solving.terms.programs import Program, compile_expression, join_programs
+from cernis.rdf.solving.terms.values import TermValues
 
 BUDGET = 20_000_000
 """Solutions that a pattern may have over background knowledge."""

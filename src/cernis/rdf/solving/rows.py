@@ -17,8 +17,8 @@ import numpy as np
 
 from cernis.engine.dag.records import NOTHING
 from cernis.engine.linked.step import LinkedRows
-from cernis.pattern import graph as g
-from cernis.plan.graphs import GraphPlan
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.plan.linked import LinkedPlan
 from cernis.rdf.reading.events import GraphEvents, Int64s
 from cernis.rdf.reading.terms import Codes
 from cernis.rdf.solving.columns import ProgramColumn, keep_rows, plan_program
@@ -30,8 +30,7 @@ from cernis.rdf.solving.solutions import (
     join_solutions,
     project,
 )
-from cernis.rdf.solving.solve import find_patterns
-from cernis.rdf.solving.values import TermValues
+from cernis.rdf.solving.terms.values import TermValues
 
 
 class TimeWindow(NamedTuple):
@@ -51,7 +50,7 @@ class TimeWindow(NamedTuple):
 
 
 class StoredRows(NamedTuple):
-    """The rows of a batch, as `cernis.rdf.row_store` keeps them."""
+    """The rows of a batch, as `cernis.rdf.solving.row_store` keeps them."""
 
     first: int
     """The number of the first row."""
@@ -87,7 +86,7 @@ class _RowTable(NamedTuple):
 class RowBuilder:
     """Build the rows of a query, batch by batch."""
 
-    def __init__(self, plan: GraphPlan, values: TermValues, window: TimeWindow) -> None:
+    def __init__(self, plan: LinkedPlan, values: TermValues, window: TimeWindow) -> None:
         query, linked = plan.query, plan.linked
         self.linked, self.window, self.values = linked, window, values
         self.partition = [linked.columns.index(name) for name in query.partition]
@@ -97,7 +96,7 @@ class RowBuilder:
         self._certain = {
             gpm.name: frozenset(g.find_certain_variables(gpm.pattern)) for gpm in query.gpms
         }
-        self._names = find_patterns(plan)
+        self._names = plan.patterns
         self._ways = [self._plan_way(a, query.source) for a in range(len(linked.alternatives))]
         alone = {way.gpms[0] for way in self._ways if len(way.gpms) == 1}
         self._only_joined = [name for name in self._names if name not in alone]

@@ -13,14 +13,14 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from cernis.engine.graphs import search as k
-from cernis.pattern import graph as g
-from cernis.plan.graphs import GraphPlan
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.plan.linked import LinkedPlan
 from cernis.rdf.reading.background import Triples
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.solving.operators import PlanInput, run_plan
 from cernis.rdf.solving.plan import BUDGET, plan_pattern
 from cernis.rdf.solving.solutions import BATCH_BUDGET, Names, Solutions, project
-from cernis.rdf.solving.values import TermValues
+from cernis.rdf.solving.terms.values import TermValues
 
 _UNLIMITED = np.iinfo(np.int64).max
 
@@ -61,30 +61,16 @@ class Matcher:
         return project(run_plan(self._plan, data, wanted), self.names)
 
 
-def find_patterns(plan: GraphPlan) -> dict[str, Names]:
-    """Return the graph patterns that steps use, with the variables to solve each for.
-
-    These are the variables that other steps or the answer need, or patterns joined by `&`.
-    """
-    linked, patterns = plan.linked, dict[str, Names]()
-    for gpm in plan.query.gpms:
-        uses = [one for one in linked.alternatives if gpm.name in one.gpms]
-        if uses:
-            needed = set(linked.columns).union(*(one.names for one in uses if len(one.gpms) > 1))
-            patterns[gpm.name] = tuple(n for n in g.find_variables(gpm.pattern) if n in needed)
-    return patterns
-
-
 class PatternSolver:
     """Solve the graph patterns of a query, each event on its own."""
 
     def __init__(
-        self, plan: GraphPlan, values: TermValues, background: Mapping[int, Triples]
+        self, plan: LinkedPlan, values: TermValues, background: Mapping[int, Triples]
     ) -> None:
         query = plan.query
         index = {name: i for i, (name, _) in enumerate(query.streams)}
         self.background = background
-        patterns = find_patterns(plan)
+        patterns = plan.patterns
         gpms = [gpm for gpm in query.gpms if gpm.name in patterns]
         self._streams = {gpm.name: [index[name] for name in gpm.streams] for gpm in gpms}
         self._matchers = {

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.errors import DataError
-from cernis.pattern import graph as g
-from cernis.pattern.write_graph import write_term
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.graphs.write import write_term
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.events import GraphEvents, Int64s, join_events
 from cernis.rdf.reading.terms import Codes

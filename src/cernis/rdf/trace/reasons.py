@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from cernis.pattern import graph as g
-from cernis.pattern.spaseq import SequenceStep
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.graphs.write import write_expression, write_pattern_lines, write_triple
+from cernis.languages.spaseq.query import SequenceStep
 from cernis.pattern.write import write_duration
-from cernis.pattern.write_graph import write_expression, write_pattern_lines, write_triple
 from cernis.rdf.reading.terms import Codes
 from cernis.rdf.trace.graphs import TracedGraphs
 from cernis.results.finding import Obstacle

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cernis.errors import DataError
-from cernis.pattern import graph as g
+from cernis.languages.spaseq.graphs import graph as g
 from cernis.rdf.reading.events import Int64s
 from cernis.rdf.reading.terms import Codes
 from cernis.rdf.trace.graphs import GraphName, TracedGraphs, unite

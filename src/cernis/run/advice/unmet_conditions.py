@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from cernis.automata.unary.cea import Both, Either, Is, Isnt, Test, find_atoms
+from cernis.automata.unary.alphabet import passes
+from cernis.automata.unary.cea import Both, Either, Test, find_atoms
 from cernis.automata.unary.construct import build_test, build_type_test
 from cernis.encoding.encode import KnownTruths
 from cernis.errors import Diagnostic
@@ -19,7 +20,7 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom
 from cernis.pattern.query import Pattern
-from cernis.pattern.selection import bound_variables
+from cernis.pattern.variables import bound_variables
 from cernis.pattern.write import write_condition
 
 CODE = "unmet-condition"
@@ -78,7 +79,7 @@ def find_passed(encoder: KnownTruths) -> Passed:
     def passed(test: Test) -> bool | None:
         if not known.issuperset(find_atoms(test)):
             return None
-        return any(_holds(test, truths) for truths in seen)
+        return any(passes(test, truths) for truths in seen)
 
     return passed
 
@@ -143,15 +144,3 @@ def _find_holders(formula: cel.Formula) -> Holders:
             case _:
                 stack.extend((child, names) for child in cel.children(node))
     return found
-
-
-def _holds(test: Test, truths: Truths) -> bool:
-    match test:
-        case Is(atom=atom):
-            return truths[atom]
-        case Isnt(body=body):
-            return not _holds(body, truths)
-        case Both(parts=parts):
-            return all(_holds(part, truths) for part in parts)
-        case Either(parts=parts):
-            return any(_holds(part, truths) for part in parts)

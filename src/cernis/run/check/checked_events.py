@@ -21,7 +21,7 @@ from cernis.events.store import EventStore
 from cernis.events.times import UNITS
 from cernis.pattern.atom import Atom
 from cernis.pattern.predicate import Attribute
-from cernis.results.calculated import calculate_values
+from cernis.results.terms.calculated import calculate_values
 from cernis.results.values import python_values
 from cernis.run.check.conditions import EventView
 

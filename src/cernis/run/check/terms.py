@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from cernis.events.evaluate import EXACT
-from cernis.events.functions import compute_one
+from cernis.events.evaluation.evaluate import EXACT
+from cernis.events.evaluation.functions import compute_one
 from cernis.pattern import predicate as pred
 from cernis.pattern.functions import find_function
 

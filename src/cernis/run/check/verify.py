@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 from cernis.automata.unary import construct
@@ -34,10 +33,10 @@ from cernis.errors import BudgetError
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
+from cernis.pattern.formula import Gap, Unit, Window
 from cernis.pattern.guard import SplitGuard, split_guard
-from cernis.pattern.selection import single_variables
+from cernis.pattern.variables import single_variables
 from cernis.pattern.waits import Path, Wait, find_bound, is_below, list_events, list_waits
-from cernis.pattern.window import Gap, Unit, Window
 from cernis.run.check.conditions import EventView, MarkedEvents, compare, satisfies
 
 MOST_GUARD_STEPS = 1_000_000
@@ -528,16 +527,12 @@ def is_within(window: Window, start: int, end: int, view: EventView) -> bool:
             return measure_time(start, end, view) <= window.size
         case Unit.ATTRIBUTE:
             assert window.attribute is not None
-            low, high = (view.value(p, window.attribute) for p in (start, end))
-            if not _is_number(low) or not _is_number(high):
+            ends = [view.value(p, window.attribute) for p in (start, end)]
+            if not all(map(pred.is_number, ends)):
                 return False
-            span = high - low
+            span = ends[1] - ends[0]
             size = float(window.size) if isinstance(span, float) else window.size
             return bool(span < size if window.strict else span <= size)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _looks_at_interval(condition: pred.Condition) -> bool:

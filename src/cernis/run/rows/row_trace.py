@@ -25,8 +25,8 @@ from cernis.automata.rows.construct import ACCEPT, AT_END, AT_START
 from cernis.engine.rows.search import PathConditions, extend_path, start_path
 from cernis.errors import DataError
 from cernis.integers import count_noun
+from cernis.languages.sql.row_pattern import SkipMode
 from cernis.languages.sql.terms import RowTerm, find_terms
-from cernis.pattern.row_pattern import SkipMode
 from cernis.plan.rows.matcher import PARTITION
 from cernis.plan.rows.plan import RowPlan
 from cernis.results.finding import Finding, Obstacle, write_finding

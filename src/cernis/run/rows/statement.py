@@ -25,7 +25,7 @@ from cernis.errors import CernisError, DataError, Diagnostic, QueryError, Span, 
 from cernis.extras import import_extra
 from cernis.output import UsedFile
 from cernis.plan.rows.matcher import ROW, is_read
-from cernis.results.jsonlines import row_lines
+from cernis.results.formats.jsonlines import row_lines
 from cernis.results.table_result import TableResult
 from cernis.results.values import python_records
 from cernis.run.rows.feed import DEFAULT_BUDGET, MatchedRows, RowFeed, describe_rows

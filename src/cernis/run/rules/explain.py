@@ -12,9 +12,9 @@ from cernis.integers import count_noun
 from cernis.plan.equalities import list_tests
 from cernis.plan.plan import Guarantee
 from cernis.run.metrics import SessionMetrics
-from cernis.run.rules.routing import RoutedRules, Router
+from cernis.run.rules.routing.router import RoutedRules, Router
 from cernis.run.rules.rule import Rule, shorten_names
-from cernis.run.rules.shared_rules import SharedRules
+from cernis.run.rules.shared.shared_rules import SharedRules
 
 _COSTLY = 10
 """So many rules are shown of those that took most of the time."""

@@ -23,12 +23,12 @@ from cernis.run.freeze import (
     list_versions,
     read_reading,
 )
-from cernis.run.rules.derived import NOTHING, is_held, is_late
-from cernis.run.rules.group import RuleGroup
-from cernis.run.rules.pending import PendingEvents, freeze_log, thaw_input, thaw_log
-from cernis.run.rules.read_chunk import ChunkReader
-from cernis.run.rules.running import RunningRule, SessionOpener
-from cernis.run.rules.shared_rules import SharedRules, join_group
+from cernis.run.rules.reading.derived import NOTHING, is_held, is_late
+from cernis.run.rules.reading.pending import PendingEvents, freeze_log, thaw_input, thaw_log
+from cernis.run.rules.reading.read_chunk import ChunkReader
+from cernis.run.rules.reading.running import RunningRule, SessionOpener
+from cernis.run.rules.shared.group import RuleGroup
+from cernis.run.rules.shared.shared_rules import SharedRules, join_group
 from cernis.state import (
     check_list,
     check_mapping,

@@ -30,7 +30,7 @@ from cernis.plan.equalities import choose_tests, find_needed, is_paced, why_whol
 from cernis.plan.templates import Template, find_template
 from cernis.run.query import Query
 from cernis.run.requirements import list_columns
-from cernis.run.rules.rule_files import Stamp, list_rule_files
+from cernis.run.rule_files import Stamp, list_rule_files
 
 _SHOWN = 10
 """So many names are shown of rules that have something in common."""

@@ -19,10 +19,10 @@ from cernis.errors import BudgetError, CernisError
 from cernis.run.metrics import SessionMetrics
 from cernis.run.query import Query
 from cernis.run.rules.explain import list_costly, list_silent, list_work
-from cernis.run.rules.prepare import note_missing, note_refused
+from cernis.run.rules.reading.prepare import note_missing, note_refused
 from cernis.run.rules.rule import read_rules, sift_rules
 from cernis.run.rules.session import RuleSession
-from cernis.run.rules.shared_rules import SharedRules
+from cernis.run.rules.shared.shared_rules import SharedRules
 from cernis.run.session import RunOptions
 from cernis.signature import Secret, open_state
 

@@ -37,9 +37,9 @@ from cernis.errors import (
     list_warnings,
 )
 from cernis.events.batch import EventBatch
-from cernis.events.mistakes import Mistakes
 from cernis.events.odd_times import TimeSpan, check_times, extend_span
 from cernis.events.order import Ordering, Scale, StreamPosition
+from cernis.events.reading.mistakes import Mistakes
 from cernis.events.repack import SharedSize, measure_shared, repack
 from cernis.events.source import DescribedStream, Source
 from cernis.integers import count_noun
@@ -47,11 +47,10 @@ from cernis.results.matches import Matches
 from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.metrics import RuleMetrics, SessionMetrics
-from cernis.run.rules.derived import is_held, is_late
 from cernis.run.rules.explain import describe_silence
 from cernis.run.rules.freeze import FrozenRules, StreamState, freeze_rules
-from cernis.run.rules.group import GroupSession, RuleGroup
-from cernis.run.rules.prepare import (
+from cernis.run.rules.reading.derived import is_held, is_late
+from cernis.run.rules.reading.prepare import (
     GivenStreams,
     PreparedStreams,
     check_rules,
@@ -60,17 +59,14 @@ from cernis.run.rules.prepare import (
     note_stopped,
     split_groups,
 )
-from cernis.run.rules.read_chunk import (
+from cernis.run.rules.reading.read_chunk import (
     ChunkReader,
     ChunkReading,
     Findings,
     join_batches,
     limit_time,
 )
-from cernis.run.rules.results import RuleResults
-from cernis.run.rules.routing import Router
-from cernis.run.rules.rule import Rule, RuleSetError, name_warning, plan_rules
-from cernis.run.rules.running import (
+from cernis.run.rules.reading.running import (
     SILENT,
     RuleNotes,
     RuleWarnings,
@@ -78,8 +74,12 @@ from cernis.run.rules.running import (
     RunningRules,
     SessionOpener,
 )
-from cernis.run.rules.shared_rules import RuleChanges, SharedRules, compare_rules
-from cernis.run.rules.streams import name_streams, unite_declared
+from cernis.run.rules.reading.streams import name_streams, unite_declared
+from cernis.run.rules.results import RuleResults
+from cernis.run.rules.routing.router import Router
+from cernis.run.rules.rule import Rule, RuleSetError, name_warning, plan_rules
+from cernis.run.rules.shared.group import GroupSession, RuleGroup
+from cernis.run.rules.shared.shared_rules import RuleChanges, SharedRules, compare_rules
 from cernis.run.session import OpenedEvents, RunOptions, Session
 from cernis.run.stream_session import EventSession
 

@@ -36,12 +36,12 @@ from cernis.pattern.advice import limit_per_end
 from cernis.pattern.advice.limit_per_end import counts_ends, describe_idle_limit
 from cernis.pattern.query import OrderBy, Overall
 from cernis.pattern.write import write_term
-from cernis.results.columns import MatchFields, partition_columns
-from cernis.results.distinct import number_distinct
-from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
+from cernis.results.formats.columns import MatchFields, partition_columns
+from cernis.results.sets.matchset import ListedMatches, MatchBlock, MatchSet, join, take
+from cernis.results.sets.unary import CompactMatches
 from cernis.results.sortable import list_sortable
-from cernis.results.term import evaluate_term
-from cernis.results.unary import CompactMatches
+from cernis.results.terms.distinct import number_distinct
+from cernis.results.terms.term import evaluate_term
 from cernis.run.stages.groups import number_intervals
 from cernis.run.stages.stage import Numbers, Run, Stage, Stages
 from cernis.run.stages.waiting import WaitingMatches

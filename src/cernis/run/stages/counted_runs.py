@@ -27,12 +27,11 @@ from cernis.engine.spans import list_indices
 from cernis.engine.unary.run_sums import SumBound
 from cernis.engine.unary.runtime import UnaryEngine
 from cernis.engine.unary.thresholds import ALONE, NOTHING, RunSegment, RunThresholds
-from cernis.events.attributes import attribute
 from cernis.events.batch import EventBatch
+from cernis.events.evaluation.attributes import attribute
 from cernis.pattern import predicate as pred
 from cernis.plan.run_counts import RunCondition, RunSum
-from cernis.results.calculated import calculate_from_table
-from cernis.results.matchset import (
+from cernis.results.sets.matchset import (
     ListedMatches,
     MatchBlock,
     MatchSet,
@@ -41,6 +40,7 @@ from cernis.results.matchset import (
     pieces,
     share,
 )
+from cernis.results.terms.calculated import calculate_from_table
 from cernis.run.stages.stage import CompactSets, Numbers, ReadBatch, Run, Stages
 from cernis.state import (
     MOST_EVENTS,

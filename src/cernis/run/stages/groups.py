@@ -35,22 +35,19 @@ from cernis.engine.unary.aggregate import (
     join_found,
 )
 from cernis.errors import DataError, StateError
-from cernis.events.evaluate import compare
+from cernis.events.column_types import common_type, is_text
+from cernis.events.evaluation.evaluate import compare
 from cernis.events.frozen import read_table, write_table
 from cernis.events.source import list_attributes
-from cernis.events.store import EventStore, common_type
-from cernis.events.times import DAY, UNITS, is_text, tick_of
+from cernis.events.store import EventStore
+from cernis.events.times import DAY, UNITS, tick_of
 from cernis.integers import read_integer, to_nearest, write_integer
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Grouping, Pattern, SelectedTerm
 from cernis.pattern.selection import group_terms, list_distinct
 from cernis.pattern.write import write_term
-from cernis.results.aggregate import evaluate
-from cernis.results.columns import MatchFields, count_column, partition_columns
-from cernis.results.correlated import CorrelatedMatches
-from cernis.results.counted import CountedMatches
-from cernis.results.distinct import make_hashable, number_distinct, write_value
-from cernis.results.group_columns import (
+from cernis.results.formats.columns import MatchFields, count_column, partition_columns
+from cernis.results.formats.group_columns import (
     average_column,
     number_column,
     sum_column,
@@ -59,8 +56,12 @@ from cernis.results.group_columns import (
     to_operand,
     value_column,
 )
-from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, pieces
-from cernis.results.term import calculate_term, to_column
+from cernis.results.sets.correlated import CorrelatedMatches
+from cernis.results.sets.counted import CountedMatches
+from cernis.results.sets.matchset import ListedMatches, MatchBlock, MatchSet, pieces
+from cernis.results.terms.aggregate import evaluate
+from cernis.results.terms.distinct import make_hashable, number_distinct, write_value
+from cernis.results.terms.term import calculate_term, to_column
 from cernis.results.values import python_values
 from cernis.run.feed import Measures, number_ticks
 from cernis.run.stages.stage import ClosingStage, Run, Stages

@@ -36,8 +36,8 @@ from cernis.engine.settings import EVENT_WINDOW, FOREVER, NO_WINDOW
 from cernis.engine.unary.arena import ArenaSegment
 from cernis.pattern.query import Strategy
 from cernis.results.budget import Budget
-from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, take
-from cernis.results.rooted import RootedMatches
+from cernis.results.sets.matchset import ListedMatches, MatchBlock, MatchSet, take
+from cernis.results.sets.rooted import RootedMatches
 from cernis.run.stages.stage import Numbers, ReadBatch, Run, Stage, Stages
 
 _TRIM_EVERY = 1 << 16

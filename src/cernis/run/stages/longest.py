@@ -32,8 +32,8 @@ from cernis.engine.unary.arena import ArenaSegment
 from cernis.events.order import Scale
 from cernis.pattern.query import Consume
 from cernis.plan.explain import describe_unbounded_wait
-from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
-from cernis.results.rooted import RootedMatches
+from cernis.results.sets.matchset import ListedMatches, MatchBlock, MatchSet, join, take
+from cernis.results.sets.rooted import RootedMatches
 from cernis.run.stages.stage import ReadBatch, Run, Stage, Stages
 from cernis.run.stages.waiting import NO_INTERVALS, Intervals, Mask, Numbers, WaitingMatches
 from cernis.state import Tree, array, at_least_one, frozen_record, is_inside, read, require, write

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from cernis.events.store import EventStore
 from cernis.plan.heads import Head, HeadColumn
-from cernis.results.distinct import number_distinct, write_value
-from cernis.results.matchset import MatchBlock, MatchSet, join
+from cernis.results.sets.matchset import MatchBlock, MatchSet, join
+from cernis.results.terms.distinct import number_distinct, write_value
 from cernis.results.values import python_values
 from cernis.run.stages.stage import ClosingStage, Run, Stages
 from cernis.state import Tree, array, frozen_record, read, require, text, write

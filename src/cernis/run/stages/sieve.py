@@ -27,13 +27,13 @@ from cernis.engine.unary.arena import ArenaSegment
 from cernis.engine.unary.best import find_reachable
 from cernis.errors import RowError
 from cernis.events.batch import EventBatch
+from cernis.events.column_types import is_number
 from cernis.events.store import EventStore
-from cernis.events.times import is_number
 from cernis.pattern.query import Consume, Strategy
 from cernis.plan.weights import EventWeight
 from cernis.results.budget import describe_candidates
-from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
-from cernis.results.unary import CompactMatches
+from cernis.results.sets.matchset import ListedMatches, MatchBlock, MatchSet, join, take
+from cernis.results.sets.unary import CompactMatches
 from cernis.run.check.checked_events import CheckedEvents
 from cernis.run.check.conditions import EventView
 from cernis.run.check.verify import Mark, Verifier

@@ -36,8 +36,8 @@ from cernis.events.store import EventStore
 from cernis.pattern.query import Unit
 from cernis.plan.plan import Plan
 from cernis.results.budget import Budget
-from cernis.results.deadline import DeadlineColumn
-from cernis.results.matchset import MatchSet
+from cernis.results.sets.matchset import MatchSet
+from cernis.results.terms.deadline import DeadlineColumn
 from cernis.run.feed import Feed, Measures
 from cernis.state import Tree
 

@@ -28,10 +28,10 @@ from cernis.errors import DataError
 from cernis.events.order import Scale
 from cernis.events.times import to_ticks
 from cernis.pattern.query import SelectedTerm, Suppression
-from cernis.results.columns import MatchFields, partition_columns
-from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
-from cernis.results.rooted import RootedMatches
-from cernis.results.term import evaluate_term
+from cernis.results.formats.columns import MatchFields, partition_columns
+from cernis.results.sets.matchset import ListedMatches, MatchBlock, MatchSet, join, take
+from cernis.results.sets.rooted import RootedMatches
+from cernis.results.terms.term import evaluate_term
 from cernis.run.stages.stage import ReadBatch, Run, Stage, Stages
 from cernis.state import Sizes, Tree, array, frozen_record, part, read, require, write
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.engine.renumber import list_distinct, renumber
-from cernis.results.matchset import MatchBlock, join, take
+from cernis.results.sets.matchset import MatchBlock, join, take
 from cernis.state import Sizes, array, frozen_record, is_inside, read, read_array, require
 
 Numbers = NDArray[np.int64]

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from cernis.automata.correlated.pcea import Link, Transition
 from cernis.automata.unary.alphabet import passes
+from cernis.pattern.formula import Unit
 from cernis.pattern.predicate import Attribute
-from cernis.pattern.window import Unit
 from cernis.results.trace_steps import ExampleMark, PartialMatches, Replayed
 from cernis.run.check.conditions import EventView, compare
 from cernis.run.check.verify import measure_time

@@ -23,9 +23,9 @@ from cernis.events.batch import EventBatch
 from cernis.events.store import EventStore
 from cernis.events.times import UNITS
 from cernis.pattern.atom import Atom
+from cernis.pattern.formula import Window
 from cernis.pattern.predicate import TIME_NS, Attribute
 from cernis.pattern.query import Pattern, Unit
-from cernis.pattern.window import Window
 from cernis.results.values import python_records
 from cernis.run.check.checked_events import read_values
 from cernis.run.check.conditions import EventView

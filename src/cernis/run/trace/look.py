@@ -14,7 +14,7 @@ import numpy as np
 
 from cernis.errors import DataError
 from cernis.pattern.query import Consume, Pattern
-from cernis.pattern.selection import starred_variables
+from cernis.pattern.variables import starred_variables
 from cernis.plan.explain import describe_automaton
 from cernis.plan.plan import Plan
 from cernis.results.finding import Finding

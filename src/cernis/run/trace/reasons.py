@@ -12,8 +12,8 @@ from cernis.automata.unary import construct
 from cernis.automata.unary.alphabet import passes
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.formula import Gap, Unit, Window
 from cernis.pattern.query import Absence
-from cernis.pattern.window import Gap, Unit, Window
 from cernis.pattern.write import (
     write_condition,
     write_decimal,

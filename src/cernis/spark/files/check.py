@@ -17,9 +17,9 @@ from cernis.events.source import Source, open_events, schema_of
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Pattern, Unit
 from cernis.run.query import Query
+from cernis.run.rules.reading.streams import name_streams, unite_declared
 from cernis.run.rules.rule import RuleSetError, describe_mistake
 from cernis.run.rules.rule_set import RuleSet
-from cernis.run.rules.streams import name_streams, unite_declared
 
 
 def check_files(

@@ -34,13 +34,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from cernis.errors import CernisError, DataError, Diagnostic, WarningNote
 from cernis.events.batch import is_computed
-from cernis.events.files import ParquetReader
-from cernis.events.folders import FilesReader, FolderReader
+from cernis.events.column_types import cast_to, common_type, value_type
 from cernis.events.odd_times import TimeSpan, check_times, unite_spans
 from cernis.events.order import Ordering
+from cernis.events.reading.files import ParquetReader
+from cernis.events.reading.folders import FilesReader, FolderReader
 from cernis.events.source import Chunk, Source
-from cernis.events.store import cast_to, common_type
-from cernis.events.times import to_ticks, value_type
+from cernis.events.times import to_ticks
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.spark.numbering import number_file_rows
 from cernis.spark.options import OnRows

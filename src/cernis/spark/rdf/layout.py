@@ -15,7 +15,7 @@ Does not import Spark, so that the command line can explain without starting it.
 
 from __future__ import annotations
 
-from cernis.plan.graphs import GraphPlan
+from cernis.plan.linked import LinkedPlan
 from cernis.plan.plan import Distribution
 from cernis.rdf.shape import shape_answers
 from cernis.work.layout import Layout
@@ -29,7 +29,7 @@ CELLS = 16
 _PARALLEL = "a WITHIN, or a variable that every graph pattern binds (PARTITION BY, where ',' is)"
 
 
-def choose_solution_layout(plan: GraphPlan) -> Layout:
+def choose_solution_layout(plan: LinkedPlan) -> Layout:
     """Choose the layout of a plan."""
     if plan.distribution is not Distribution.KEYED:
         return _lay_out(plan, plan.distribution)
@@ -43,7 +43,7 @@ def choose_solution_layout(plan: GraphPlan) -> Layout:
     return Layout(Distribution.KEYED, key=shown or plan.key, repeats=not shown)
 
 
-def choose_solution_stream_layout(plan: GraphPlan) -> Layout:
+def choose_solution_stream_layout(plan: LinkedPlan) -> Layout:
     """Choose the layout of a plan on streams: keyed, or single.
 
     Slices of time end, and streams do not. Keys that the answer does not show stay together: a
@@ -55,7 +55,7 @@ def choose_solution_stream_layout(plan: GraphPlan) -> Layout:
     return _lay_out(plan, Distribution.SINGLE)
 
 
-def _lay_out(plan: GraphPlan, distribution: Distribution) -> Layout:
+def _lay_out(plan: LinkedPlan, distribution: Distribution) -> Layout:
     ticks = plan.counts_all_timestamps
     return Layout(distribution, window=plan.window, ticks=ticks, parallel=_PARALLEL)
 

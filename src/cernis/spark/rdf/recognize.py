@@ -17,6 +17,7 @@ import secrets
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -26,14 +27,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from cernis.errors import CernisError, DataError
 from cernis.plan.plan import Distribution
-from cernis.rdf.exchange import TS, SolutionWriter
-from cernis.rdf.live_background import list_background_files
 from cernis.rdf.query import GraphQuery
+from cernis.rdf.reading.live_background import list_background_files
 from cernis.rdf.reading.parts import PIECE
 from cernis.rdf.reading.times import TimeRule
+from cernis.rdf.solving.exchange import TS, SolutionWriter
 from cernis.rdf.source import check_stream
+from cernis.signature import Secret
 from cernis.spark.notes import Notes
-from cernis.spark.options import JobOptions, check_tasks, count_tasks
+from cernis.spark.options import JobOptions, OnRows, check_tasks, count_tasks
 from cernis.spark.rdf import solve
 from cernis.spark.rdf.files import GraphFiles, Knowledge, check_graph_files, check_knowledge
 from cernis.spark.rdf.layout import (
@@ -59,9 +61,9 @@ from cernis.spark.streaming.progress import ROWS
 from cernis.work.bucket import BucketWork
 from cernis.work.checkpoint import claim
 from cernis.work.columns import BUCKET, EVENT, REASON, STREAM
-from cernis.work.graphs import solution_answer_schema
 from cernis.work.layout import Layout
-from cernis.work.reading import recognize_rows
+from cernis.work.rdf import solution_answer_schema
+from cernis.work.reading import AnswerForm, recognize_rows
 
 _TIME = "time"
 
@@ -85,6 +87,75 @@ class RdfOptions(JobOptions):
         if self.on_error not in ("fail", "skip"):
             raise CernisError(f"on_error={self.on_error!r}: on Spark it is 'fail' or 'skip'")
         check_tasks(self.tasks)
+
+
+def recognize_graphs(
+    spark: Any,
+    query: GraphQuery | str,
+    events: Any,
+    *,
+    background: Any = None,
+    live: bool = False,
+    time: str | TimeRule | Mapping[str, TimeRule] | None = None,
+    time_unit: str = "ms",
+    format: str | None = None,
+    on_error: OnRows = "fail",
+    matches: AnswerForm = "events",
+    tasks: int | None = None,
+    piece: int | None = None,
+    lateness: str | timedelta = "0 seconds",
+    ahead: str | timedelta | None = "1 hour",
+    late_output: str | None = None,
+    checkpoint: str | None = None,
+    notes: Notes | None = None,
+    secret: Secret = None,
+) -> Any:
+    """Return the matches in RDF streams as a lazy DataFrame.
+
+    Its columns are those of `GraphMatches.to_arrow`. `events` has the files of each stream (one,
+    several, or a folder), by name or in the order of FROM STREAM; or it is a DataFrame of the
+    source `rdf` (`cernis.spark.RdfDataSource`), whose streams are named as in the query. Tasks
+    read the files, so all machines must see them under the same path. The same holds for files
+    of `background`, which may be bytes as well. `background`, `time`, `time_unit` and `format` are
+    those of `GraphQuery.run`; `on_error` is "fail" or "skip". `matches="lines"` gives each match as
+    a line of JSON, with the columns that order the lines (`end`, `place`); `matches="count"` gives
+    numbers of matches that add up to the count. `tasks` is the number of tasks that run the
+    engine; `piece` is how many bytes of a large N-Quads file one task reads.
+
+    A streaming DataFrame of events (`cernis.spark.parse_graphs` makes one of texts), or one for
+    each stream by name, gives a streaming DataFrame. Times are dates if the rows have a column
+    `time`; otherwise `ts` counts nanoseconds of plain numbers, which `time_unit` shows. Events may
+    come in any order within the `lateness`. `lateness`, `ahead`, `late_output`, `checkpoint`,
+    `secret` and `notes` are those of `recognize`; notes on graphs say how many were skipped.
+    `tasks` is then the number of buckets that keys are spread over, which a checkpoint fixes. The
+    files of a `live` background are read again in the first micro-batch after they have changed;
+    each match has the versions that its events were solved with (`background`).
+    """
+    query = query if isinstance(query, GraphQuery) else GraphQuery(query)
+    options = RdfOptions(
+        times=time,
+        time_unit=time_unit,
+        format=format,
+        piece=piece or PIECE,
+        background=background,
+        live=live,
+        matches=matches,
+        tasks=tasks,
+        on_error=on_error,
+        lateness=lateness,
+        ahead=ahead,
+        late_output=late_output,
+        checkpoint=checkpoint,
+        secret=secret,
+    )
+    frames = find_streaming_frames(query, events)
+    if frames is not None:
+        return recognize_rdf_stream(spark, query, frames, options, notes)
+    if notes is not None:
+        raise CernisError("notes= is for streams")
+    if live:
+        raise CernisError("live background: a batch reads its background once")
+    return recognize_rdf_batch(spark, prepare_rdf_job(query, events, options))
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,20 +30,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cernis.pattern.spaseq import SpaseqQuery
+from cernis.languages.spaseq.query import SpaseqQuery
 from cernis.plan.plan import Distribution
-from cernis.rdf.exchange import TS, SolutionFormat, SolutionWriter
-from cernis.rdf.live_background import BackgroundContent, BackgroundFile
 from cernis.rdf.reading.events import GraphEvents
+from cernis.rdf.reading.live_background import BackgroundContent, BackgroundFile
 from cernis.rdf.reading.parts import FilePart, PartReader
 from cernis.rdf.reading.terms import Codes, Terms
+from cernis.rdf.solving.exchange import TS, SolutionFormat, SolutionWriter
 from cernis.spark.rdf.files import Knowledge
 from cernis.spark.rdf.layout import cell_length
 from cernis.spark.rdf.versions import VersionFolder
 from cernis.spark.streaming.task import find_batch
 from cernis.work.columns import BUCKET, EVENT, LEAD, OWN
-from cernis.work.graphs import GraphWork, encode_rows
 from cernis.work.layout import Layout
+from cernis.work.rdf import GraphWork, encode_rows
 
 LOW, HIGH = "@low", "@high"
 

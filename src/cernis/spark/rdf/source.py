@@ -144,7 +144,7 @@ def _rows(
     import numpy as np
     import pyarrow as pa
 
-    from cernis.work.graphs import write_triples
+    from cernis.work.rdf import write_triples
 
     times = pa.array(events.times // 1000) if dated else pa.nulls(events.size, pa.int64())
     columns = [

@@ -23,7 +23,7 @@ from cernis.rdf.reading.times import TimeRule
 from cernis.run.session import RunOptions
 from cernis.spark.streaming.sources import ARRIVED, check_folder, choose_starting, list_names
 from cernis.work.endpoints import Folder, Source, Topic, parse_source
-from cernis.work.graph_sources import check_graph_reading, name_graph_sources
+from cernis.work.rdf_sources import check_graph_reading, name_graph_sources
 
 _SUFFIXES = {"nq": "nq", "nquads": "nq", "trig": "trig", "jsonld": "jsonld"}
 

@@ -33,7 +33,7 @@ from cernis.rdf.reading.quads import find_format, import_oxigraph
 from cernis.rdf.reading.terms import Terms
 from cernis.rdf.reading.times import TimeRule
 from cernis.spark.rdf.source import UNDECODABLE
-from cernis.work.graphs import write_triples
+from cernis.work.rdf import write_triples
 
 FILES = "path string, modificationTime timestamp, length bigint, content binary"
 """The columns of Spark's source `binaryFile`."""

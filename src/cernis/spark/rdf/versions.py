@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cernis.errors import DataError, StateError
-from cernis.rdf.live_background import (
+from cernis.rdf.reading.live_background import (
     BackgroundContent,
     BackgroundFile,
     BackgroundFiles,

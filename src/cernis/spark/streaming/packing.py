@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from cernis.errors import DataError
 from cernis.events.batch import Bools, EventBatch
 from cernis.pattern.simple_tests import ConstantTest
-from cernis.run.rules.routing import RoutedRules, Router
+from cernis.run.rules.routing.router import RoutedRules, Router
 from cernis.spark.streaming.task import find_batch
 from cernis.work.carriers import write_blob
 from cernis.work.columns import (

@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.errors import CernisError
-from cernis.results.deadline import DEADLINE
-from cernis.results.jsonlines import answer_lines, row_lines, text_of
+from cernis.results.formats.jsonlines import answer_lines, row_lines, text_of
+from cernis.results.terms.deadline import DEADLINE
 from cernis.work.endpoints import Folder, Sink, StandardOutput
 
 LINE = "line"

@@ -24,11 +24,12 @@ from typing import Any
 import pyarrow as pa
 
 from cernis.errors import CernisError, DataError
-from cernis.events.csv_form import GUESSED, CsvForm, columns_of, make_form
-from cernis.events.csv_text import CsvReader
-from cernis.events.files import FORMATS, Opening, format_of, open_file
-from cernis.events.mistakes import Mistakes, did_you_mean
-from cernis.events.reader import TableReader
+from cernis.events.column_types import is_text, value_type
+from cernis.events.reading.csv_form import GUESSED, CsvForm, columns_of, make_form
+from cernis.events.reading.csv_text import CsvReader
+from cernis.events.reading.files import FORMATS, Opening, format_of, open_file
+from cernis.events.reading.mistakes import Mistakes, did_you_mean
+from cernis.events.reading.reader import TableReader
 from cernis.events.source import (
     DEFAULT_TIME,
     DEFAULT_TYPE,
@@ -40,7 +41,6 @@ from cernis.events.source import (
     schema_of,
     stream_of,
 )
-from cernis.events.times import is_text, value_type
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Pattern
 from cernis.run.session import RunOptions

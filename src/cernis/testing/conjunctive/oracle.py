@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cernis.languages.conjunctive import lower
-from cernis.pattern.conjunctive import ConjunctiveQuery
+from cernis.languages.conjunctive.query import ConjunctiveQuery
 from cernis.pattern.query import Pattern, Unit
 from cernis.testing import oracle
 from cernis.testing.oracle import OracleMatch

@@ -16,9 +16,10 @@ from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, Decimal, InvalidOper
 from typing import Any
 
 from cernis.errors import Span
-from cernis.pattern import graph as g
-from cernis.pattern.paths import END, START, step_pattern
-from cernis.pattern.spaseq import AGGREGATES
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.graphs.paths import END, START, step_pattern
+from cernis.languages.spaseq.query import AGGREGATES
+from cernis.pattern.predicate import is_number
 
 Solution = Mapping[str, str]
 Triples = Collection[tuple[str, str, str]]
@@ -267,7 +268,7 @@ def _fold(name: str, terms: Collection[str]) -> g.Expression:
         return g.Term(_write_value(len(numbers)))
     is_extreme = name in ("MIN", "MAX")
     of_texts = is_extreme and all(isinstance(one, str) for one in numbers)
-    if not (of_texts or all(map(_is_number, numbers))) or (is_extreme and not numbers):
+    if not (of_texts or all(map(is_number, numbers))) or (is_extreme and not numbers):
         return g.GraphVariable("_:error")
     if is_extreme:
         chosen = (min if name == "MIN" else max)(terms, key=_value_of_term)
@@ -515,14 +516,10 @@ def _value_of_term(text: str) -> Value:
     return found[1] if kind == "string" else ("term", text, "")
 
 
-def _is_number(value: Value) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-
-
 def _compare(op: str, left: Value, right: Value) -> bool:
     if op in ("=", "!="):
         return _is_equal(left, right) == (op == "=")
-    if _is_number(left) and _is_number(right):
+    if is_number(left) and is_number(right):
         left, right = _promote(left, right)
     elif type(left) is not type(right) or isinstance(left, tuple):
         raise ExpressionError
@@ -530,7 +527,7 @@ def _compare(op: str, left: Value, right: Value) -> bool:
 
 
 def _is_equal(left: Value, right: Value) -> bool:
-    if _is_number(left) and _is_number(right):
+    if is_number(left) and is_number(right):
         left, right = _promote(left, right)
         return left == right
     if isinstance(left, tuple) and isinstance(right, tuple) and left != right:
@@ -551,7 +548,7 @@ def _promote(left: Value, right: Value) -> tuple[Value, Value]:
 
 
 def _compute(op: str, left: Value, right: Value) -> Value:
-    if not (_is_number(left) and _is_number(right)):
+    if not (is_number(left) and is_number(right)):
         raise ExpressionError
     a, b = _promote(left, right)
     if op == "/":

@@ -12,8 +12,8 @@ from functools import cached_property
 from itertools import product
 from typing import NamedTuple
 
-from cernis.pattern import graph as g
-from cernis.pattern.spaseq import (
+from cernis.languages.spaseq.graphs import graph as g
+from cernis.languages.spaseq.query import (
     Element,
     GpmConjunction,
     GpmName,

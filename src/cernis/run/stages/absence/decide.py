@@ -22,8 +22,8 @@ from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
 from cernis.pattern.query import Strategy, Unit
 from cernis.plan.plan import Plan
-from cernis.results.deadline import DeadlineColumn
-from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
+from cernis.results.sets.matchset import ListedMatches, MatchBlock, MatchSet, join, take
+from cernis.results.terms.deadline import DeadlineColumn
 from cernis.run.stages.absence.following import CertainMatches, Following, FrozenFollowing
 from cernis.run.stages.absence.preceding import Preceding
 from cernis.run.stages.sieve import Candidate, Sieve, choose, mark_variables, project, unpack

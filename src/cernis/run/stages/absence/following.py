@@ -34,7 +34,7 @@ from cernis.engine.renumber import list_distinct, renumber
 from cernis.engine.settings import MOST_EVENTS, NEVER, add_ticks
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
-from cernis.results.matchset import MatchBlock
+from cernis.results.sets.matchset import MatchBlock
 from cernis.run.stages.absence.guard import GuardSide
 from cernis.run.stages.absence.links import ListedOne, PairCheck
 from cernis.run.stages.stage import Numbers

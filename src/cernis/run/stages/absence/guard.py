@@ -28,7 +28,7 @@ from cernis.events.order import Scale
 from cernis.pattern.query import Absence, Unit
 from cernis.plan.absence import link_guard
 from cernis.plan.plan import Plan
-from cernis.results.matchset import MatchBlock, join
+from cernis.results.sets.matchset import MatchBlock, join
 from cernis.run.feed import make_feed
 from cernis.run.stages.absence.links import LinkCodes, PairCheck
 from cernis.run.stages.sieve import Sieve

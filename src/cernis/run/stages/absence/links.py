@@ -15,7 +15,7 @@ import numpy as np
 from cernis.encoding.compare import Equality
 from cernis.events.batch import EventBatch
 from cernis.plan.absence import GuardLinks
-from cernis.results.matchset import MatchBlock
+from cernis.results.sets.matchset import MatchBlock
 from cernis.run.check.checked_events import CheckedEvents
 from cernis.run.check.conditions import MarkedEvents, satisfies
 from cernis.run.check.verify import list_condition_atoms

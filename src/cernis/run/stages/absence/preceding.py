@@ -21,7 +21,7 @@ from cernis.engine.precedence import Precedence
 from cernis.engine.renumber import list_distinct, renumber
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
-from cernis.results.matchset import MatchBlock, join, take
+from cernis.results.sets.matchset import MatchBlock, join, take
 from cernis.run.stages.absence.event_log import EventLog
 from cernis.run.stages.absence.guard import LARGEST_SIZE, GuardSide
 from cernis.run.stages.absence.links import ListedOne, PairCheck

@@ -1,0 +1,1 @@
+"""Predicates, functions and attributes on whole columns."""

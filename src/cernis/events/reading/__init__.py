@@ -1,0 +1,1 @@
+"""Files, pipes and rows of Python as pieces of tables."""

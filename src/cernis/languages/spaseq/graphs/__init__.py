@@ -1,0 +1,1 @@
+"""SPARQL graph patterns, as plain data and as text."""

@@ -1,0 +1,1 @@
+"""Terms as values: numbers, times and texts, and the functions of SPARQL on them."""

@@ -1,0 +1,1 @@
+"""Matches and groups as Arrow columns, lines of JSON, flat columns and frames."""

@@ -1,0 +1,1 @@
+"""Match sets: what the engines find, as blocks of positions."""

@@ -1,0 +1,1 @@
+"""The values of SELECT, for blocks of matches at once."""

@@ -1,0 +1,1 @@
+"""What rules read: streams that are given, streams that rules make, and the rules at work."""

@@ -1,0 +1,1 @@
+"""Which events can move which rules: indexes over types, constants and texts."""

@@ -1,0 +1,1 @@
+"""Rules that share an engine, and their sessions."""
