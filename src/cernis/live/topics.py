@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.errors import CernisError, DataError
-from cernis.events.text import TextPosition
+from cernis.events.reading.text import TextPosition
 from cernis.extras import import_extra
 from cernis.live.inputs import ARRIVED, ArrivedTexts, TextInput
 from cernis.live.sinks import LINE, Sink
@@ -65,6 +65,27 @@ def _passes(error: Any) -> bool:
         KafkaError._TIMED_OUT,
     )
     return not error.fatal() and (error.retriable() or error.code() in away)
+
+
+def _call_again(
+    call: Callable[[float], Any],
+    until: float,
+    passes: Callable[[Any], bool],
+    stop: Callable[[], None],
+) -> Any:
+    """Call the broker until it answers; raise an error that does not pass in time.
+
+    A call takes some seconds at most. `stop` raises another error if the run is to stop.
+    """
+    from confluent_kafka import KafkaException
+
+    while True:
+        try:
+            return call(_STEP)
+        except KafkaException as error:
+            if not passes(error.args[0]) or monotonic() > until:
+                raise
+            stop()
 
 
 def stamp(value: bytes, milliseconds: int) -> bytes:
@@ -236,19 +257,18 @@ class TopicInput(TextInput):
 
     def _ask(self, call: Callable[..., Any], what: Any) -> Any:
         """Ask the broker; a run that is to stop does not wait for it."""
-        from confluent_kafka import KafkaException
+        from confluent_kafka import KafkaError, KafkaException
 
-        until = monotonic() + _PATIENCE
-        while True:
-            self.wait(0)
-            try:
-                if (answer := call(what, timeout=_STEP)) is not None:
-                    return answer
-                reason, passes = "the broker does not answer", True
-            except KafkaException as error:
-                reason, passes = error.args[0].str(), _passes(error.args[0])
-            if not passes or monotonic() > until:
-                raise DataError(f"{self.label}: {reason}")
+        def ask(seconds: float) -> Any:
+            if (answer := call(what, timeout=seconds)) is None:
+                silent = KafkaError(KafkaError._TIMED_OUT, "the broker does not answer")
+                raise KafkaException(silent)
+            return answer
+
+        try:
+            return _call_again(ask, monotonic() + _PATIENCE, _passes, lambda: self.wait(0))
+        except KafkaException as error:
+            raise DataError(f"{self.label}: {error.args[0].str()}") from error
 
     def _find_beginning(self, partition: int, first: int, end: int) -> int:
         """Return the offset from which a run without a checkpoint reads a partition."""
@@ -314,19 +334,14 @@ class TopicSink(Sink):
 
     def _insist(self, until: float, call: Callable[..., Any], *arguments: Any) -> None:
         """Call again what has failed and may be repeated."""
-        from confluent_kafka import KafkaException
 
-        while True:
-            try:
-                call(*arguments, _STEP)
-                return
-            except KafkaException as error:
-                if not error.args[0].retriable() or monotonic() > until:
-                    raise
-                if self._stopping():
-                    raise CernisError(
-                        f"{self._topic}: cannot be reached; the matches stay staged"
-                    ) from error
+        def stop() -> None:
+            if self._stopping():
+                raise CernisError(f"{self._topic}: cannot be reached; the matches stay staged")
+
+        _call_again(
+            lambda seconds: call(*arguments, seconds), until, lambda e: bool(e.retriable()), stop
+        )
 
     def _produce(self, producer: Any, lines: Any) -> None:
         for line in lines:
