@@ -310,7 +310,7 @@ def test_explain_says_which_tree_runs_leave() -> None:
     ("where", "why"),
     [
         ("(A AS a -> B AS b) FILTER a[k] != b[k]", "runs that differ are no range of an index"),
-        ("(A AS a -> B AS b) FILTER b[k] - a[k] > 5", "a calculation decides what fits"),
+        ("(A AS a -> B AS b) FILTER a[k] + b[k] > 5", "a calculation decides what fits"),
         (
             "(A AS a -> B AS b) FILTER a[k] = b[k] AND (a[v] < b[v] OR a[v] < b[k])",
             "an OR decides what fits",

@@ -227,6 +227,37 @@ def make_ending_query(random: Random, *, after: bool = True) -> str:
     return f"SELECT {strategy}* WHERE {formula}{ending}"
 
 
+def make_return_query(random: Random, *, after: bool = True) -> str:
+    """Return the text of a query whose last compared event is the next one that fits, after a `;`.
+
+    Mostly a peak, a drop, and the next return.
+    """
+    size = random.choice([3, 3, 3, 4, 4, 5])
+    row, rays = f"{random.choice('AAB')} AS v0", list[int]()
+    for i in range(1, size):
+        is_ray = i == size - 1 or random.random() < 0.6
+        rays += [i] if is_ray else []
+        kind = "{}" if is_ray else random.choice(["{}", "{}", "({} OR D)", *_STEPS])
+        separator = " -> " if i == size - 1 else random.choices([" ; ", " -> "], [15, 1])[0]
+        row += f"{separator}{kind.format(random.choice('AAB'))} AS v{i}"
+    conditions = list[str]()
+    for i in rays:
+        conditions += _compare_ray(random, "v0", f"v{i}")
+    if random.random() < 0.3:
+        conditions += [f"v{i}[k] = v{i + 1}[k]" for i in range(size - 1)]
+    if random.random() < 0.2:
+        conditions.append(f"v{random.randrange(size)}[p > 0]")
+    before = random.choice(["", "", "", "C AS y ; ", "A AS y -> ", "(A OR B)+ AS y ; "])
+    following = random.choice(["", "", "", " ; D AS w", " ; (A OR B)+ AS w", " -> A AS w"])
+    if before and random.random() < 0.3 and "+" not in before:
+        conditions.append(f"y[p] {random.choice(_OPERATORS[2:6])} v0[p]")
+    formula = f"({before}{row}{following}) FILTER {' AND '.join(conditions)}"
+    formula = f"({formula})+" if random.random() < 0.1 else formula
+    strategy = random.choice(_STRATEGIES if after else _STRATEGIES[:-1])
+    ending = f"{random.choice(_PARTITIONS)}{random.choice(_WINDOWS)}"
+    return f"SELECT {strategy}* WHERE {formula}{ending}"
+
+
 def make_spread_query(random: Random, *, after: bool = True) -> str:
     """Return the text of a query that bounds the greatest and the least values of an iteration."""
     low, high = random.choice(["<", "<=", "="]), random.choice([">", ">="])
@@ -263,6 +294,7 @@ FAR = (
     make_far_query,
     make_nested_query,
     make_nested_query,
+    make_return_query,
     make_star_query,
     make_tree_query,
     make_any_order_query,

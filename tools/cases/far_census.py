@@ -32,6 +32,7 @@ from tools.cases.far import (
     make_far_events,
     make_far_query,
     make_nested_query,
+    make_return_query,
     make_spread_query,
     make_star_query,
     make_tree_query,
@@ -49,6 +50,7 @@ KINDS: dict[str, Callable[[Random], str]] = {
     "first and last": make_ends_query,
     "iterated last": make_ending_query,
     "spread": make_spread_query,
+    "next return": make_return_query,
     "crossing": make_crossing_query,
 }
 

@@ -142,8 +142,9 @@ class _Lowering:
         match node:
             case cel.Filter(body=body, condition=condition):
                 body, left = self._count_rounds(body, condition)
-                lowered = None if left is None else _lower_condition(left, body, self.splits)
-                lowered = None if lowered is None else self._adapt(lowered)
+                lowered = None if left is None else _lower_condition(left, body)
+                if lowered is not None:  # a range is several conditions
+                    lowered = _join([*pred.conjuncts(self._adapt(lowered))], lowered)
                 body = self._lower(body)
                 if lowered is not None and self.splits:
                     body, lowered = self._split_rounds(body, lowered)
@@ -511,22 +512,17 @@ def _read_end(term: pred.MatchTerm, body: cel.Formula) -> _End | None:
 # ------------------------------------------------------------------ other terms
 
 
-def _lower_condition(
-    condition: pred.Condition, body: cel.Formula, measures: bool
-) -> pred.Condition:
-    """Return a condition rewritten; `measures` says whether differences are."""
+def _lower_condition(condition: pred.Condition, body: cel.Formula) -> pred.Condition:
+    """Return a condition rewritten."""
     match condition:
         case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
-            return replace(
-                condition, parts=tuple(_lower_condition(p, body, measures) for p in parts)
-            )
+            return replace(condition, parts=tuple(_lower_condition(p, body) for p in parts))
         case pred.CompareTerms(op=op, left=left, right=right, span=span):
             sides = {*pred.variables_of(left)}, {*pred.variables_of(right)}
             names = sides[0] | sides[1]
             one, other = _to_value(left), _to_value(right)
             if one is None or other is None or not names <= single_variables(body):
-                found = compare_distance(condition, body) if measures else None
-                return found or condition
+                return compare_distance(condition, body) or condition
             if len(names) == 1:
                 test = pred.Comparison(op, one, other, span=span)
                 return pred.Holds(names.pop(), test, span=span)
@@ -537,12 +533,11 @@ def _lower_condition(
                 )
                 origin = condition if op in ("=", "!=") else None
                 return pred.Compare(op, former, latter, origin=origin, span=span)
-            found = compare_distance(condition, body) if measures else None
-            return found or condition
+            return compare_distance(condition, body) or condition
         case pred.CompareNeighbours():
             return _compare_columns(condition)
         case pred.Denied(body=denied, span=span):
-            lowered = _lower_condition(denied, body, measures)
+            lowered = _lower_condition(denied, body)
             if isinstance(lowered, pred.Holds) and lowered.variable in single_variables(body):
                 return replace(lowered, predicate=pred.Negation(lowered.predicate), span=span)
             names = {*pred.leaf_variables(denied)}
@@ -551,7 +546,7 @@ def _lower_condition(
                     names <= single_variables(body)
                 ):
                     opposite = replace(origin, op=pred.OPPOSITE[origin.op], span=span)
-                    return _lower_condition(opposite, body, measures)
+                    return _lower_condition(opposite, body)
                 case (
                     pred.Compare(op="=" | "!=", adjacent=False) | pred.CompareTerms(op="=" | "!=")
                 ) if names <= single_variables(body):

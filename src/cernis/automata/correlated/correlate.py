@@ -240,7 +240,8 @@ def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
             wrong = {
                 at: why
                 for at, why in wrong.items()
-                if _name_arrow(*at) not in gathered.arrows
+                if at in building.split
+                or _name_arrow(*at) not in gathered.arrows
                 or not all(judged[location].how in _FITTING for location in arrows[at])
             }
         if not wrong:

@@ -92,11 +92,13 @@ class Ray:
     """Whether both ends of a range that the ray has rise, or fall, with one attribute of it."""
     arrow: str | None = None
     """The `->` that leads to it."""
+    again: bool = False
+    """Whether something else than a chain of `->` lies before this arrow."""
 
     @property
     def whole_link(self) -> Link:
         """The link to the centre, with the arrow."""
-        return replace(self.link, arrow=self.arrow)
+        return replace(self.link, arrow=self.arrow, again=self.again)
 
     def can_be_asked(self, key: Equal) -> bool:
         """Whether an index of rays, by the key, has the order of what the centre asks for."""
@@ -548,7 +550,8 @@ def _find_rays(
         link, linked = ends.link_pairs(lasts.get(state, []), replace(own, arrow=None))
         if linked or arrow is not None or (is_next and link != ANY_LINK):
             rises = ends.are_alike(order.later for order in link.ordered)
-            rays.append(Ray(state, link, tuple(linked), rises, arrow))
+            late = None if arrow is not None or is_next else _find_arrow(pcea, state)
+            rays.append(Ray(state, link, tuple(linked), rises, arrow or late, late is not None))
     return rays
 
 
@@ -569,12 +572,17 @@ def _follow_arrows(pcea: PCEA, graph: _StateOrder, centre: int) -> dict[int, str
     found, state = dict[int, str](), centre
     while len(following := graph.after.get(state, set())) == 1:
         (state,) = following
-        links = _list_links(pcea, state)
-        arrow = next(iter(links)).arrow if len(links) == 1 else None
+        arrow = _find_arrow(pcea, state)
         if arrow is None or state in found:
             break
         found[state] = arrow
     return found
+
+
+def _find_arrow(pcea: PCEA, state: int) -> str | None:
+    """Return the `->` by which all events come to a state."""
+    links = _list_links(pcea, state)
+    return next(iter(links)).arrow if len(links) == 1 else None
 
 
 def _choose_rays(rays: list[Ray]) -> Iterator[tuple[Ray, ...]]:
@@ -673,6 +681,8 @@ class _Star:
         compared: StarConditions,
     ) -> None:
         self.pcea, self.centre, self.rays, self.last = pcea, centre, rays, rays[-1].state
+        self.again = rays[-1].again and not any(ray.arrow for ray in rays[:-1])
+        """Whether the centre waits for the last stage once more after each last ray."""
         self.previous = (centre, *(ray.state for ray in rays[:-1]))
         """For each ray, the state of the ray before it, or the centre."""
         self.is_last_iterated = self.last in graph.after.get(self.last, ())
@@ -684,14 +694,18 @@ class _Star:
         """The states at which middles and rays begin."""
         self.stages: tuple[PassedStage, ...] = ()
         """What the centre passes before the last ray; known once it is gathered."""
-        self.nexts = [ray.arrow is not None for ray in rays]
-        """Which rays are the next that fits the centre."""
+        self.nexts = [ray.arrow is not None and not ray.again for ray in rays]
+        """Which rays are the next that fits the centre, in a chain of `->`."""
         self.arrows = frozenset(ray.arrow for ray in rays if ray.arrow is not None)
         self.equal, self.key = compared.equal, SharedKey(self, compared.equal)
         keys = [self.key.pair(centre, ray.state) for ray in rays[:-1]]
         links = [compared.ends.order_value(r.link, k) for r, k in zip(rays, keys, strict=False)]
         ordered = (replace(r, link=link) for r, link in zip(rays, links, strict=False))
-        self.rays = (*ordered, rays[-1])
+        last = rays[-1]
+        if self.again:
+            key = self.key.pair(centre, last.state)
+            last = replace(last, link=compared.ends.order_value(last.link, key))
+        self.rays = (*ordered, last)
         self.inner = self._find_inner(graph, compared)
         """Per ray, the star whose centre is the ray before it."""
 
@@ -745,7 +759,7 @@ class _Star:
             for ray, key, is_next in zip(self.rays[:-1], keys, self.nexts, strict=False)
         ):
             return None
-        if not self._has_first_arrows():
+        if not self._has_first_arrows() or not self._has_last_arrow(pcea):
             return None
         for star, is_next in zip(self.inner, (False, *self.nexts), strict=False):
             if star is not None:
@@ -789,7 +803,7 @@ class _Star:
             elif ray is not None and self.centre in states:
                 # what lies between may be left out: the two are neighbours then
                 link = self._merge(t.sources[0].link, self.rays[ray].link)
-                if len(t.sources) > 1 or link is None:
+                if len(t.sources) > 1 or link is None or self.again:
                     return None
                 t = replace(t, sources=(RunSource(self.centre, link),))
             made.append(t)
@@ -824,6 +838,23 @@ class _Star:
             replace(ray.link, equal=(), ordered=()) == ANY_LINK for ray in self.rays[:count]
         )
         return all(self.nexts[:count]) and not any(self.regions[:count]) and (is_plain or not count)
+
+    def _has_last_arrow(self, pcea: PCEA) -> bool:
+        """Whether no other `->` is compared with the centre than chains, and a last one.
+
+        What comes right before that one is a single event: the one that the centre waits for once
+        more. Its values are in a search tree.
+        """
+        if not self.again:
+            return not any(ray.again for ray in self.rays)
+        *rays, last = self.rays
+        link, region, before = last.link, self.regions[-1], self.previous[-1]
+        steps = {(s.state, t.target) for t in pcea.transitions for s in t.sources}
+        if not link.ordered or replace(link, equal=(), ordered=()) != ANY_LINK:
+            return False
+        if not rays:
+            return bool(region) and not any({*step} <= region for step in steps)
+        return not region and (before, before) not in steps and self.inner[-1] is None
 
     @staticmethod
     def _merge(link: Link, whole: Link) -> Link | None:
@@ -884,7 +915,8 @@ class _Star:
         if near != ANY_LINK and not self._has_single_middles(ray, source.link):
             return None
         if ray > 0 or self.regions[ray]:
-            link = replace(source.link, arrow=None) if self.nexts[ray] else source.link
+            is_arrow = self.nexts[ray] or (is_last and self.again)
+            link = replace(source.link, arrow=None) if is_arrow else source.link
             link = replace(link, contiguous=False, gap=None)
             is_keyed = self.key.is_only(link, source.state, t.target)
         if not is_keyed or source.state not in (self.regions[ray] or {self.previous[ray]}):

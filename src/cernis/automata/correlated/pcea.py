@@ -149,6 +149,8 @@ class Link:
     stage; -1: after the centre itself."""
     is_next: bool = False
     """It asks for the ray of a `->`: the one that let the centre go on."""
+    again: bool = False
+    """The runs that an event takes out wait for the last stage once more (`middles`)."""
 
     @property
     def strict(self) -> bool:
@@ -197,7 +199,7 @@ class Link:
         if self.once:
             parts.append(f"once {', then '.join(map(str, self.once))} has followed")
         if self.arrow is not None:
-            parts.append("next")
+            parts.append("next, again and again" if self.again else "next")
         if self.unless is not None:
             parts.append("not taken out")
         return " and ".join(parts)

@@ -22,6 +22,11 @@ of that star, and only then lets a's go on: those that it fits and that came to 
 ray did. The ray came some time ago, and later a's may wait as well. So these a's wait in a tree
 that knows the earliest run below each branch, and what a ray asks for are facts of its vertex.
 
+In `A ; B -> C`, where c is the next that fits the a, it takes the a's that it fits out of their
+index: a b from then on, be it the same event, needs another c. So such an a waits for the last
+stage once more, as a vertex of its own that allows no b before this c. It has been in the index, so
+a b had come, and the c makes a match of each: the moves cost as much as the answer.
+
 What an a is filed by are facts of its vertex: its event is long past when it goes on.
 
 Cost contract: each run is filed once for each stage, O(log) and the cost of its index. Whatever M
@@ -43,7 +48,7 @@ from cernis.engine.dag import records as r
 @inner
 def has_waited(uses, tables, store):
     """Whether the runs of a store come out of a waiting store."""
-    return False if uses is None else tables.store_facts[store, 0] >= 0
+    return False if uses is None else tables.store_late[store] != 0
 
 
 @inner
@@ -228,6 +233,23 @@ def pass_over(tables, memory, events, now, store, at, branch, vertex):
 
 
 @inner
+def copy_run(tables, memory, now, store, run):
+    """Write a run as another vertex, which waits for its last stage once more; return the vertex.
+
+    It is behind the others, and has no place yet: that is taken once it is filed.
+    """
+    copy = memory.counters[r.VERTICES]
+    memory.vertices[copy] = memory.vertices[run]
+    for fact in range(memory.facts.shape[1]):
+        memory.facts[copy, fact] = memory.facts[run, fact]
+    noted = tables.store_stages[store, 9]
+    if noted >= 0:
+        memory.facts[copy, noted] = r.NOTHING
+    memory.facts[copy, tables.store_stages[store, 8]] = now.clock - 1
+    return copy
+
+
+@inner
 def file_early(middles, tables, memory, events, now, filing):
     """Put a run into a tree that knows its earliest runs; return (root or -1, array, room).
 
@@ -268,15 +290,17 @@ def _file_early(middles, tables, memory, events, now, filing):
 @inner
 def file_waiting(uses, tables, memory, now, filing, at):
     """File a run in the bucket of a waiting store; return (root or -1 for none, array, room)."""
-    return (-1, 0, 0) if uses is None else _file_waiting(memory, now, filing, at)
+    return (-1, 0, 0) if uses is None else _file_waiting(tables, memory, now, filing, at)
 
 
 @inner
-def _file_waiting(memory, now, filing, at):
+def _file_waiting(tables, memory, now, filing, at):
     counters, root = memory.counters, filing.root
     if root == 0:
         memory.buckets[at]["ordinal"] = 0
     reading, limit = np.int64(now.clock), memory.buckets[at]["ordinal"]
+    if tables.store_late[filing.store] == 0:  # perhaps once more
+        reading = memory.facts[filing.vertex, tables.links.own[0]]
     number, latest = np.int64(0), root
     while latest != 0:
         if memory.branches[latest]["high"] == reading:

@@ -53,6 +53,7 @@ from cernis.engine.correlated.leave import (
     take_out,
 )
 from cernis.engine.correlated.middles import (
+    copy_run,
     file_early,
     file_waiting,
     find_ready,
@@ -257,7 +258,8 @@ def _move_on(middles, uses, tables, memory, events, now, moved, asked):
 def _move(uses, tables, memory, events, now, moved, asked):
     """Let runs go on; where one has passed its last stage, those that have waited for it, first.
 
-    Nothing is noted of what is half done: a run leaves its tree last, so it is found again.
+    A run leaves its tree last, so it is found again where there was no room for that. It is not
+    filed again: if it leaves a tree by values, which takes room, the stage is noted beforehand.
     """
     while True:
         waiting, vertex = moved.store, moved.vertex
@@ -270,9 +272,16 @@ def _move(uses, tables, memory, events, now, moved, asked):
             following, noted = tables.store_stages[waiting, 0], tables.store_stages[waiting, 2]
             lives = run != 0 and memory.vertices[run]["start"] >= now.bound
             if lives and (noted < 0 or memory.facts[run, noted] == r.NOTHING):
-                array, room = _file(uses, tables, memory, events, now, following, run, asked)
+                filed, again = run, tables.store_stages[waiting, 8] >= 0
+                if again:
+                    if memory.counters[r.VERTICES] == len(memory.vertices):
+                        return r.VERTICES, 1
+                    filed = copy_run(tables, memory, now, waiting, run)
+                array, room = _file(uses, tables, memory, events, now, following, filed, asked)
                 if room > 0:
                     return array, room
+                if again:
+                    memory.counters[r.VERTICES] = filed + 1
                 if noted >= 0:
                     memory.facts[run, noted] = now.clock
             is_last = True

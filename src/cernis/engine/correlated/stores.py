@@ -57,7 +57,8 @@ def find_uses(tables: CorrelatedArrays) -> Uses:
 
     So there are eight engines to compile, each with middles and without.
     """
-    kinds = set(tables.links.kind[tables.store_stages[:, 0] < 0].tolist())
+    is_asked = (tables.store_stages[:, 0] < 0) | (tables.store_stages[:, 8] >= 0)
+    kinds = set(tables.links.kind[is_asked].tolist())
     has_trees = not kinds <= {r.UNION, r.UNLIKE}
     has_gaps = has_trees and bool(
         r.RECENT in kinds

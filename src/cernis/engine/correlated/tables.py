@@ -161,13 +161,16 @@ class CorrelatedArrays(NamedTuple):
     store_facts: NDArray[np.int32]
     """Per store whose runs come out of a waiting store: the facts of its code, of the two words of
     its ordered value, and of each value compared by ≠; else -1."""
+    store_late: NDArray[np.uint8]
+    """Whether its runs come out of a waiting store alone."""
     store_upper: NDArray[np.int32]
     """Per store whose runs have a range each, the column of its upper end; else -1."""
     store_stages: NDArray[np.int32]
     """Per store in which runs wait: the store that they go on to, the rank of the stage, the fact
     that notes when they go on, the link that an event has to fit, -1: none; the column of the code
-    that what they wait for has; and where that has to have passed stages of its own, its facts: the
-    code, and the two words that it asks for."""
+    that what they wait for has; where that has to have passed stages of its own, its facts: the
+    code, and the two words that it asks for; and where runs wait for the last stage again, the fact
+    after which it has to come, and the one that noted it before."""
     move_first: NDArray[np.int32]
     moves: NDArray[np.int32]
     """A run that is complete in state q lets runs of the stores moves[move_first[q]] …
@@ -203,7 +206,7 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
         kind, sorted_by = SORTED, f"{sorted_by} as ray {link.ray.stage}"
     if grouped and link.unless:
         sorted_by = ", ".join(link.unless.by)
-    waits = "" if link.arrow is None else f" -> {link.arrow}"
+    waits = "" if link.arrow is None else f" -> {link.arrow}{' again' * link.again}"
     waits += f" once {_name_stages(link.once)}" if link.once else ""
     waits += "" if link.unless is None else f" unless {link.unless.guard}"
     return StoreKey(
@@ -421,6 +424,8 @@ class CorrelatedTables:
             found[CODE, self.columns[store.column]] = None
             found |= {(CODE, self.columns[(name,)]): None for name, _ in store.values}
             asked += [order for order in link.ordered if not link.strict]
+            if link.again:
+                found[CODE, self.columns[pair_columns(link.once[-1].equal)[0]]] = None
             if link.is_centre:
                 keys = {pair_columns(stage.equal)[0] for stage in link.once[1:]}
                 keys |= {pair_columns(stage.equal)[1] for stage in link.once if stage.after}
@@ -447,7 +452,18 @@ class CorrelatedTables:
     def _notes(self, store: StoreKey) -> bool:
         """Whether it is noted when runs leave a waiting store: others may have to come after."""
         final, stage = self.waiting.get(store, (store, -1))
-        return stage >= 0 and self.ready[final].is_centre
+        if stage < 0:
+            return store in self.ready and self.ready[store].again
+        return self.ready[final].is_centre
+
+    def _waits_first(self, store: StoreKey) -> bool:
+        """Whether runs wait in a store from their last event on."""
+        return self.waiting.get(store, (store, -1))[1] == 0
+
+    def _comes_again(self, store: StoreKey) -> bool:
+        """Whether runs wait for the stage of a store once more."""
+        final, stage = self.waiting.get(store, (store, -1))
+        return stage >= 0 and self.ready[final].again and stage == len(self.ready[final].once) - 1
 
     def _find_store_facts(self, width: int) -> NDArray[np.int32]:
         """Return which facts give the key and the values of the runs that have waited."""
@@ -457,10 +473,10 @@ class CorrelatedTables:
             final, stage = self.waiting.get(store, (store, -1))
             if store in nexts:
                 row[1:3] = self.facts.index((OWN, 0))
-            if final not in self.ready or stage == 0:
+            if final not in self.ready or (stage == 0 and not self._comes_again(store)):
                 continue
             link: Link | None = self.ready[final]
-            if link is not None and stage > 0:
+            if link is not None and stage >= 0:
                 link = link.once[stage].fits
             columns = [store.column, *((name,) for name, _ in store.values)]
             row[0], *row[3 : 3 + len(store.values)] = (
@@ -540,7 +556,7 @@ class CorrelatedTables:
         """Return what waiting stores wait for, and which of them a complete run concerns, by its
         state."""
         number = {store: i for i, store in enumerate(self.stores)}
-        rows = np.full((len(self.stores), 8), -1, np.int32)
+        rows = np.full((len(self.stores), 10), -1, np.int32)
         moves = []
         fits, inner, ranks = _list_fits(self.pcea), self._find_inner(), self._rank_stages()
         for store, (final, stage) in self.waiting.items():
@@ -554,9 +570,12 @@ class CorrelatedTables:
                 rows[i, 3] = len(self.pcea.sources) + fits.index(own)
             rows[i, 4] = self.columns[pair_columns(stages[stage].equal)[1]]
             if store in inner:
-                rows[i, 5:] = self._find_asked(stages[stage])
+                rows[i, 5:8] = self._find_asked(stages[stage])
             else:
                 moves.append((stages[stage].state, i))
+            if self._comes_again(store):
+                rows[number[final]] = self._find_return(final, rows[i, 2])
+                moves += [(state, number[final]) for state in self._list_askers(final)]
         moves.sort()
         states = np.arange(len(self.pcea.names) + 1)
         return (
@@ -564,6 +583,23 @@ class CorrelatedTables:
             _ints(np.searchsorted([state for state, _ in moves], states)),
             _ints([store for _, store in moves]),
         )
+
+    def _find_return(self, final: StoreKey, noted: int) -> list[int]:
+        """Return how runs go back from a store to the last stage before it, which `noted` notes."""
+        link, number = self.ready[final], {store: i for i, store in enumerate(self.stores)}
+        *others, last = wait_for(final, link)
+        since = self.facts.index((STAGE, number[others[-1]]) if others else (OWN, 0))
+        left = self.facts.index((STAGE, number[final]))
+        asked = [store_of(s.state, s.link) for s in self.pcea.sources].index(final)
+        column = self.columns[pair_columns(link.equal)[1]]
+        return [number[last], len(self.stores), left, asked, column, -1, -1, -1, since, noted]
+
+    def _list_askers(self, final: StoreKey) -> set[int]:
+        """Return the states whose events ask a store."""
+        transitions = self.pcea.transitions
+        return {
+            t.target for t in transitions for s in t.sources if store_of(s.state, s.link) == final
+        }
 
     def _find_asked(self, passed: PassedStage) -> tuple[int, int, int]:
         """Return the facts of a ray that runs have to fit: the code, and two words of a value."""
@@ -640,6 +676,7 @@ class CorrelatedTables:
         labels = [self.label(t.labels) for t in transitions]
         removals, groups = self._number_removals()
         stages, move_first, moves = self._find_stages()
+        facts = self._find_store_facts(width)
         done_first, dones = self._find_done()
         asking = [*(s.link for s in sources), *_list_fits(self.pcea)]
         return CorrelatedArrays(
@@ -693,7 +730,13 @@ class CorrelatedTables:
             store_since=_flags([s in self.since_stores for s in self.stores]),
             link_after=_flags([_AFTER[s.link.after_last] for s in sources]),
             link_touches=_flags([s.link.touches for s in sources]),
-            store_facts=self._find_store_facts(width),
+            store_facts=facts,
+            store_late=_flags(
+                [
+                    fact >= 0 and not self._waits_first(store)
+                    for fact, store in zip(facts[:, 0].tolist(), self.stores, strict=True)
+                ]
+            ),
             store_upper=self._find_orders(order, upper=True),
             store_stages=stages,
             move_first=move_first,
@@ -825,7 +868,7 @@ def _begins(transition: Transition, timed: frozenset[int]) -> bool:
 
 def _find_leaving(link: Link) -> int:
     """Return which runs an event that takes the link takes out of the index."""
-    if link.arrow is None:
+    if link.arrow is None or link.again:
         return NO_RUN
     return ALL_RUNS if find_order(link) is None else RUNS_IN_RANGE
 
