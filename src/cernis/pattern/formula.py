@@ -9,12 +9,22 @@ not take part in equality. What each node means is defined by the evaluator in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Several
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 
 from cernis.errors import Span
-from cernis.pattern.predicate import TIME, Attribute, Condition, span_field
+from cernis.pattern.predicate import (
+    TIME,
+    Attribute,
+    Condition,
+    Leaf,
+    conjoin,
+    conjuncts,
+    leaves,
+    span_field,
+)
 
 ANY_TYPE = "*"
 
@@ -304,3 +314,36 @@ def walk(node: Formula) -> Iterator[Formula]:
         top = stack.pop()
         yield top
         stack.extend(reversed(children(top)))
+
+
+def list_leaves(formula: Formula) -> Iterator[Leaf]:
+    """Yield the conditions of all filters at and below a formula, AND and OR taken apart."""
+    for node in walk(formula):
+        if isinstance(node, Filter):
+            yield from leaves(node.condition)
+
+
+_Layer = As | Iterate | Optional | PartitionBy | Within
+
+
+def take_off(formula: Formula, *layers: type[_Layer]) -> tuple[Formula, list[Condition]]:
+    """Return what filters, and nodes of other kinds, stand around, and the conditions of these.
+
+    >>> take_off(As(Event("A"), "x"), As)
+    (Event(type='A', stream=None), [])
+    """
+    conditions: list[Condition] = []
+    while isinstance(formula, Filter | _Layer) and isinstance(formula, (Filter, *layers)):
+        if isinstance(formula, Filter):
+            conditions += conjuncts(formula.condition)
+        formula = formula.body
+    return formula, conditions
+
+
+def put_filter(body: Formula, conditions: Several[Condition]) -> Formula:
+    """Return a formula whose events satisfy conditions; without any, the formula itself.
+
+    >>> put_filter(Event("A"), [])
+    Event(type='A', stream=None)
+    """
+    return Filter(body, conjoin(conditions)) if conditions else body

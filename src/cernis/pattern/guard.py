@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cernis.pattern import formula as cel
-from cernis.pattern.predicate import AllOf, Condition, conjuncts, mentioned_variables
+from cernis.pattern.predicate import Condition, conjoin, conjuncts, mentioned_variables
 from cernis.pattern.variables import marked_variables
 
 
@@ -50,17 +50,8 @@ def split_guard(formula: cel.Formula) -> SplitGuard:
         if len(kept) == len(parts):
             own.append(node)
         elif kept:
-            own.append(cel.Filter(node.body, _conjoin(kept), span=node.span))
+            own.append(cel.Filter(node.body, conjoin(kept), span=node.span))
         node = node.body
     for outer in reversed(own):
         node = cel.Filter(node, outer.condition, span=outer.span)
     return SplitGuard(node, tuple(conditions), names)
-
-
-def join_guard(formula: cel.Formula, conditions: tuple[Condition, ...]) -> cel.Formula:
-    """Return the guard that `split_guard` has split."""
-    return cel.Filter(formula, _conjoin([*conditions])) if conditions else formula
-
-
-def _conjoin(parts: list[Condition]) -> Condition:
-    return parts[0] if len(parts) == 1 else AllOf(tuple(parts))

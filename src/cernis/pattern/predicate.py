@@ -21,7 +21,7 @@ take part in equality):
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -716,6 +716,11 @@ def deny(condition: Condition, span: Span | None = None) -> Condition:
             return body
         case _:
             return Denied(condition, span=span)
+
+
+def conjoin(parts: Sequence[Condition], span: Span | None = None) -> Condition:
+    """Return the condition that holds where all of some do; of one, itself."""
+    return parts[0] if len(parts) == 1 else AllOf(tuple(parts), span=span)
 
 
 def conjuncts(condition: Condition) -> Iterator[Condition]:

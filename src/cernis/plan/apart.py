@@ -8,7 +8,7 @@ match (a round of an iteration, a side of an OR), and are verified on whole cand
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from cernis.automata.correlated.between import How, Verdict
 from cernis.automata.correlated.pcea import EVERY_INDEX, Apart, Unindexed
@@ -24,22 +24,14 @@ def find_conditions_apart(
     left = {verdict.text for verdict in verdicts if verdict.how is How.CANDIDATE}
     found: dict[Apart, None] = {}
     decided = set()
-    for leaf in _find_outermost(formula):
+    for leaf in cel.take_off(formula, cel.PartitionBy, cel.As)[1]:
+        if not isinstance(leaf, pred.Compare):
+            continue
         text = write_condition(leaf)
         if text in left and _is_checkable(leaf, unindexed):
             decided.add(text)
             found[_make_apart(leaf)] = None
     return tuple(found), left <= decided
-
-
-def _find_outermost(formula: cel.Formula) -> Iterator[pred.Compare]:
-    """Yield the comparisons that hold of the whole match."""
-    while isinstance(formula, cel.Filter | cel.PartitionBy | cel.As):
-        if isinstance(formula, cel.Filter):
-            for condition in pred.conjuncts(formula.condition):
-                if isinstance(condition, pred.Compare):
-                    yield condition
-        formula = formula.body
 
 
 def _is_checkable(leaf: pred.Compare, unindexed: Unindexed) -> bool:

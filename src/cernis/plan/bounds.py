@@ -36,15 +36,10 @@ def find_bounds(formula: cel.Formula) -> tuple[WeightBound, ...]:
     >>> [(b.attribute, b.sign, b.limit, b.terms) for b in find_bounds(parse(query).formula)]
     [('v', 1.0, inf, 0), ('v', -1.0, 3.0, 2)]
     """
-    found: list[WeightBound] = []
     if any(isinstance(node, cel.All) for node in cel.walk(formula)):
         return ()  # an event may serve two parts, and counts once
-    while isinstance(formula, cel.Filter | cel.PartitionBy | cel.As | cel.Within):
-        if isinstance(formula, cel.Filter):
-            for condition in pred.conjuncts(formula.condition):
-                found += _read_bounds(condition)
-        formula = formula.body
-    return tuple(found)
+    _, conditions = cel.take_off(formula, cel.PartitionBy, cel.As, cel.Within)
+    return tuple(bound for condition in conditions for bound in _read_bounds(condition))
 
 
 def _read_bounds(condition: pred.Condition) -> Iterator[WeightBound]:

@@ -89,7 +89,7 @@ def compare_distance(condition: pred.CompareTerms, body: cel.Formula) -> pred.Co
         limit = _negate(limit)
     center, other_side = (former, latter) if former.variable == owner else (latter, former)
     found = _bound(condition, op, center, other_side, limit, is_absolute, center is former)
-    return pred.AllOf(found, span=condition.span) if len(found) > 1 else found[0]
+    return pred.conjoin(found, condition.span)
 
 
 def _move_duration(

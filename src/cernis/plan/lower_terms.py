@@ -37,7 +37,7 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.check.scopes import is_single_event
 from cernis.pattern.functions import FUNCTIONS
-from cernis.pattern.guard import join_guard, split_guard
+from cernis.pattern.guard import split_guard
 from cernis.pattern.query import Pattern
 from cernis.pattern.variables import single_variables
 from cernis.pattern.waits import list_waits
@@ -151,7 +151,7 @@ class _Lowering:
                 return body if lowered is None else replace(node, body=body, condition=lowered)
             case cel.Unless(body=body, guard=guard):
                 split = split_guard(guard)
-                inner = join_guard(self._lower(split.formula), split.conditions)
+                inner = cel.put_filter(self._lower(split.formula), split.conditions)
                 return replace(node, body=self._lower(body), guard=inner)
             case _:
                 return cel.map_children(node, self._lower)

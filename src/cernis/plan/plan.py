@@ -417,12 +417,9 @@ class Plan:
 
 
 def list_comparisons(pattern: Pattern) -> Iterator[pred.Compare]:
-    """Yield the comparisons of two events."""
-    for node in cel.walk(pattern.formula):
-        if isinstance(node, cel.Filter):
-            for leaf in pred.leaves(node.condition):
-                if isinstance(leaf, pred.Compare):
-                    yield leaf
+    """Return the comparisons of two events."""
+    leaves = cel.list_leaves(pattern.formula)
+    return (leaf for leaf in leaves if isinstance(leaf, pred.Compare))
 
 
 def _list_sources(leaf: pred.Compare) -> list[str]:

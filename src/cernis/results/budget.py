@@ -34,8 +34,7 @@ def describe_candidates(formula: cel.Formula, undecided: str = "") -> str:
     >>> describe_candidates(parse("SELECT * WHERE A{9} AS x FILTER SUM(x[v]) > 5").formula)
     'the query has a condition on whole matches, SUM(x[v]) > 5,'
     """
-    filters = (node for node in cel.walk(formula) if isinstance(node, cel.Filter))
-    for leaf in (leaf for node in filters for leaf in pred.leaves(node.condition)):
+    for leaf in cel.list_leaves(formula):
         if isinstance(leaf, pred.CompareTerms):
             sides = (leaf.left, leaf.right)
             if any(isinstance(p, pred.Aggregate) for side in sides for p in pred.walk_term(side)):

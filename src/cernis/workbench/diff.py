@@ -350,23 +350,21 @@ def _find_stricter(old: Query[Any], new: Query[Any]) -> Query[Any] | None:
     for query, own in ((old, mine), (new, others)):
         if within == query.pattern.within and {*needed} <= {*own}:
             return query
-    formula = cel.Filter(body, needed[0] if len(needed) == 1 else pred.AllOf(tuple(needed)))
-    together = replace(a, formula=formula if needed else body, within=within)
+    together = replace(a, formula=cel.put_filter(body, needed), within=within)
     return Query(replace(together, qualified=(), spans={}, source=""))
 
 
 def _take_filters(formula: cel.Formula) -> tuple[cel.Formula, list[pred.Condition]]:
     """Return a formula without the filters around it, and their conditions, one for each test."""
+    body, whole = cel.take_off(formula)
     conditions: list[pred.Condition] = []
-    while isinstance(formula, cel.Filter):
-        for one in pred.conjuncts(formula.condition):
-            match one:
-                case pred.Holds(predicate=pred.And(parts=tests)):
-                    conditions += [replace(one, predicate=test) for test in tests]
-                case _:
-                    conditions.append(one)
-        formula = formula.body
-    return formula, conditions
+    for one in whole:
+        match one:
+            case pred.Holds(predicate=pred.And(parts=tests)):
+                conditions += [replace(one, predicate=test) for test in tests]
+            case _:
+                conditions.append(one)
+    return body, conditions
 
 
 def _implies(stricter: pred.Condition, one: pred.Condition) -> bool:

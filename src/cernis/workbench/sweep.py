@@ -323,12 +323,8 @@ def find_bounds(query: Query[Any], name: str) -> list[_Threshold | _MatchThresho
     is_free = not pattern.without and keeps_every_match(pattern)
     if query.conjunctive is not None or not is_free or has_arrow(pattern.formula):
         return []
-    bounds: list[_Threshold | _MatchThreshold] = []
-    body = pattern.formula
-    while isinstance(body, cel.Filter):
-        for condition in pred.conjuncts(body.condition):
-            bounds += _read_bounds(condition, spans)
-        body = body.body
+    _, conditions = cel.take_off(pattern.formula)
+    bounds = [bound for one in conditions for bound in _read_bounds(one, spans)]
     return bounds if len(bounds) == len(spans) else []
 
 

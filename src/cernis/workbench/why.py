@@ -324,7 +324,7 @@ class _Surroundings:
     layers: tuple[_Layer, ...]
 
     def put_around(self, body: cel.Formula) -> cel.Formula:
-        formula = _filter(body, self.conditions)
+        formula = cel.put_filter(body, self.conditions)
         for layer in self.layers:
             formula = replace(layer, body=formula)
         return formula
@@ -382,15 +382,8 @@ def cut_formula(body: cel.Formula, number: int) -> cel.Formula:
 
 
 def _is_decided(condition: pred.Condition, held: set[str]) -> bool:
-    named = {name for leaf in pred.leaves(condition) for name in pred.leaf_variables(leaf)}
+    named = pred.mentioned_variables(condition)
     return bool(named) and named <= held
-
-
-def _filter(body: cel.Formula, conditions: Sequence[pred.Condition]) -> cel.Formula:
-    if not conditions:
-        return body
-    several = pred.AllOf(tuple(conditions))
-    return cel.Filter(body, conditions[0] if len(conditions) == 1 else several)
 
 
 def _list_obstacles(
@@ -433,22 +426,15 @@ def _find_fitting(
     pattern: Pattern, part: cel.Formula, conditions: Sequence[pred.Condition]
 ) -> Pattern | None:
     """Return the query for the events that fit a step alone; None: it is more than one event."""
-    inner, conditions = part, [*conditions]
-    while isinstance(inner, cel.As | cel.Iterate | cel.Optional | cel.Filter):
-        if isinstance(inner, cel.Filter):
-            conditions += pred.conjuncts(inner.condition)
-        inner = inner.body
+    inner, own = cel.take_off(part, cel.As, cel.Iterate, cel.Optional)
     if not isinstance(inner, cel.Event):
         return None
     names = {*marked_variables(part)}
-    own = [
-        c for c in conditions
-        if isinstance(c, pred.Holds) and c.variable in names
-    ]  # fmt: skip
+    held = [c for c in (*conditions, *own) if isinstance(c, pred.Holds) and c.variable in names]
     body: cel.Formula = inner
     for name in sorted(names - {inner.type}):
         body = cel.As(body, name)
-    return replace(pattern, formula=_filter(body, own), within=None)
+    return replace(pattern, formula=cel.put_filter(body, held), within=None)
 
 
 def _write_step(body: cel.Formula, number: int, part: cel.Formula) -> str:

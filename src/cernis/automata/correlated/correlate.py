@@ -472,14 +472,17 @@ class _CorrelatedBuilder:
             return why
         known = frozenset(name for state in self.states.labels for name in state)
         own = presence.find_always_present(guard.formula, here, known, self.decided)
-        classes = guards.find_classes(guards.list_conditions(guard.formula), own)
+        classes = guards.find_classes(cel.take_off(guard.formula, cel.As, cel.PartitionBy)[1], own)
         return guards.Side(built, self.states, classes, own)
 
     def find_body(self, node: cel.Unless, path: Path, body: Fragment) -> guards.Side:
         """Return what is known of the events of a formula that is guarded."""
         scopes = self.scopes
         if path not in scopes.paths:
-            scopes = Scopes(conditions=(*guards.list_conditions(node.body),), shared=scopes.shared)
+            scopes = Scopes(
+                conditions=(*cel.take_off(node.body, cel.As, cel.PartitionBy)[1],),
+                shared=scopes.shared,
+            )
         known = frozenset(name for state in self.states.labels for name in state)
         present = presence.find_always_present(node.body, (*path, 0), known, self.decided)
         classes = guards.find_classes(scopes.conditions, present, scopes.keys, scopes.shared)

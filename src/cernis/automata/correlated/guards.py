@@ -20,7 +20,7 @@ a bucket of such an index would have to be found for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cernis.automata.correlated.classes import Key, KeyClass, close_equalities
@@ -98,14 +98,6 @@ def find_classes(
     ties += [(keys[0], key) for key in keys]
     ties += [((None, name), (None, name)) for name in shared]
     return close_equalities(ties)
-
-
-def list_conditions(formula: cel.Formula) -> Iterator[pred.Condition]:
-    """Yield the conditions that hold of all that a formula matches."""
-    while isinstance(formula, cel.As | cel.Filter | cel.PartitionBy):
-        if isinstance(formula, cel.Filter):
-            yield from pred.conjuncts(formula.condition)
-        formula = formula.body
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,16 +47,9 @@ def lower(query: q.ConjunctiveQuery) -> Pattern:
     conditions += [_make_condition(query, node) for node in rest if node not in spent]
     indices = range(len(query.atoms)) if order is None else order
     parts = tuple(_make_event(index, query.atoms[index]) for index in indices)
-    formula: cel.Formula
-    if len(parts) == 1:
-        formula = parts[0]
-    else:
-        formula = cel.All(parts) if order is None else cel.Sequence(parts)
-    if conditions:
-        whole = conditions[0] if len(conditions) == 1 else pred.AllOf(tuple(conditions))
-        formula = cel.Filter(formula, whole)
+    formula = cel.All(parts) if order is None else cel.Sequence(parts)
     return Pattern(
-        formula=formula,
+        formula=cel.put_filter(formula if len(parts) > 1 else parts[0], conditions),
         select=Select(False, tuple(Selected(str(index)) for index in range(len(query.atoms)))),
         within=window,
         declared=query.declared,

@@ -27,11 +27,9 @@ def find_wildcards(pattern: Pattern) -> Iterator[Diagnostic]:
     ["write name LIKE 'MS.*'"]
     """
     formulas = (pattern.formula, *(one.formula for one in pattern.without))
-    for node in chain.from_iterable(map(cel.walk, formulas)):
-        if isinstance(node, cel.Filter):
-            for leaf in pred.leaves(node.condition):
-                if isinstance(leaf, pred.Holds):
-                    yield from map(_describe, _list_likes(leaf.predicate))
+    for leaf in chain.from_iterable(map(cel.list_leaves, formulas)):
+        if isinstance(leaf, pred.Holds):
+            yield from map(_describe, _list_likes(leaf.predicate))
 
 
 def _list_likes(predicate: pred.Predicate) -> Iterator[pred.Like]:

@@ -10,7 +10,7 @@ run are read that has found nothing in `FEWEST_EVENTS` or more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -110,7 +110,7 @@ def _list_formulas(node: cel.Formula) -> Iterator[tuple[str, cel.Formula]]:
             parts = list(pred.conjuncts(condition))
             for part in sorted(parts, key=lambda part: isinstance(part, pred.Holds)):
                 kept = [one for one in parts if one is not part]
-                yield write_condition(part), _filter(body, kept)
+                yield write_condition(part), cel.put_filter(body, kept)
         case cel.PartitionBy() | cel.Within() | cel.Unless():
             yield write_layer(node), node.body
     match node:
@@ -133,9 +133,3 @@ def write_layer(layer: cel.PartitionBy | cel.Within | cel.Unless) -> str:
         case cel.Within(window=window):
             return f"WITHIN {write_window(window)}"
     return f"UNLESS {write_formula(layer.guard)}"
-
-
-def _filter(body: cel.Formula, parts: Sequence[pred.Condition]) -> cel.Formula:
-    if not parts:
-        return body
-    return cel.Filter(body, parts[0] if len(parts) == 1 else pred.AllOf(tuple(parts)))
