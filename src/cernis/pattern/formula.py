@@ -8,7 +8,7 @@ not take part in equality. What each node means is defined by the evaluator in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -316,9 +316,9 @@ def walk(node: Formula) -> Iterator[Formula]:
         stack.extend(reversed(children(top)))
 
 
-def list_leaves(formula: Formula) -> Iterator[Leaf]:
-    """Yield the conditions of all filters at and below a formula, AND and OR taken apart."""
-    for node in walk(formula):
+def list_leaves(nodes: Iterable[Formula]) -> Iterator[Leaf]:
+    """Yield the conditions of the filters among some nodes, AND and OR taken apart."""
+    for node in nodes:
         if isinstance(node, Filter):
             yield from leaves(node.condition)
 

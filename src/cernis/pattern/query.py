@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
@@ -354,10 +354,15 @@ class Pattern:
         )
 
     @property
+    def nodes(self) -> Iterator[Formula]:
+        """The nodes of the formula, and of the formulas that must be absent."""
+        formulas = (self.formula, *(one.formula for one in self.without))
+        return (node for each in formulas for node in walk(each))
+
+    @property
     def inner_units(self) -> frozenset[Unit]:
         """The units of the gaps, and of the WITHINs, inside the formulas."""
-        formulas = (self.formula, *(one.formula for one in self.without))
-        return frozenset(u for each in formulas for node in walk(each) for u in list_units(node))
+        return frozenset(unit for node in self.nodes for unit in list_units(node))
 
     @property
     def contiguous(self) -> bool:

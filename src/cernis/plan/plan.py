@@ -418,7 +418,7 @@ class Plan:
 
 def list_comparisons(pattern: Pattern) -> Iterator[pred.Compare]:
     """Return the comparisons of two events."""
-    leaves = cel.list_leaves(pattern.formula)
+    leaves = cel.list_leaves(cel.walk(pattern.formula))
     return (leaf for leaf in leaves if isinstance(leaf, pred.Compare))
 
 

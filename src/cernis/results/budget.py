@@ -34,7 +34,7 @@ def describe_candidates(formula: cel.Formula, undecided: str = "") -> str:
     >>> describe_candidates(parse("SELECT * WHERE A{9} AS x FILTER SUM(x[v]) > 5").formula)
     'the query has a condition on whole matches, SUM(x[v]) > 5,'
     """
-    for leaf in cel.list_leaves(formula):
+    for leaf in cel.list_leaves(cel.walk(formula)):
         if isinstance(leaf, pred.CompareTerms):
             sides = (leaf.left, leaf.right)
             if any(isinstance(p, pred.Aggregate) for side in sides for p in pred.walk_term(side)):

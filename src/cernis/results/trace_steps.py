@@ -40,6 +40,11 @@ class PartialMatches(NamedTuple):
             self.number + other.number, min(self.since, other.since), other.example or self.example
         )
 
+    def add_to(self, alive: dict[int, PartialMatches], state: int) -> None:
+        """Let them wait in a state, beside those that do."""
+        known = alive.get(state)
+        alive[state] = self if known is None else known.join(self)
+
 
 class Replayed(NamedTuple):
     """The end of a replay, by states and edges of the automaton's view."""

@@ -10,7 +10,6 @@ Does not import Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 
 from cernis.automata.unary.alphabet import TestedAutomaton
 from cernis.automata.unary.cea import ANYTHING, Is, Test
@@ -121,8 +120,7 @@ def _list_sources(attributes: Iterable[pred.Attribute]) -> set[str]:
 
 def compared_attributes(pattern: Pattern) -> Iterator[str]:
     """Yield the attributes by which events are compared."""
-    formulas = [pattern.formula, *(absence.formula for absence in pattern.without)]
-    for node in chain.from_iterable(map(cel.walk, formulas)):
+    for node in pattern.nodes:
         if isinstance(node, cel.PartitionBy):
             yield from _list_sources(key.attribute for key in node.keys)
         elif isinstance(node, cel.Within):

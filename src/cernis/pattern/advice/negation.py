@@ -8,7 +8,6 @@ leaves no room for an event that is not marked.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 from cernis.errors import Diagnostic
 from cernis.pattern import formula as cel
@@ -24,8 +23,7 @@ def find_misplaced_not(pattern: Pattern) -> Iterator[Diagnostic]:
     """Yield a warning for each NOT that keeps nothing away."""
     if pattern.strategy is Strategy.STRICT:
         return
-    formulas = (pattern.formula, *(one.formula for one in pattern.without))
-    for node in chain.from_iterable(map(cel.walk, formulas)):
+    for node in pattern.nodes:
         if isinstance(node, cel.Sequence):
             yield from _find_between(node)
     for sequence in _last_sequences(pattern.formula):

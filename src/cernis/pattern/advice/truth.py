@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
-from itertools import chain
 
 from cernis.errors import Diagnostic, Span
 from cernis.pattern import formula as cel
@@ -40,8 +39,7 @@ Case = tuple[pred.Predicate, ...]
 
 def find_settled_conditions(pattern: Pattern) -> Iterator[Diagnostic]:
     """Yield a warning for each condition whose truth does not depend on the events."""
-    formulas = (pattern.formula, *(one.formula for one in pattern.without))
-    for node in chain.from_iterable(map(cel.walk, formulas)):
+    for node in pattern.nodes:
         if isinstance(node, cel.Filter):
             yield from _check_condition(node.condition, _ConditionScope(node.body))
 

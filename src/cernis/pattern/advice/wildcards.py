@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import chain
 
 from cernis.errors import Diagnostic
 from cernis.pattern import formula as cel
@@ -26,8 +25,7 @@ def find_wildcards(pattern: Pattern) -> Iterator[Diagnostic]:
     >>> [found.suggestion for found in find_wildcards(query)]
     ["write name LIKE 'MS.*'"]
     """
-    formulas = (pattern.formula, *(one.formula for one in pattern.without))
-    for leaf in chain.from_iterable(map(cel.list_leaves, formulas)):
+    for leaf in cel.list_leaves(pattern.nodes):
         if isinstance(leaf, pred.Holds):
             yield from map(_describe, _list_likes(leaf.predicate))
 

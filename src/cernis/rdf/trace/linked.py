@@ -63,8 +63,7 @@ class LinkedReplay:
             moves = found.read(moment)
         alive: dict[int, PartialMatches] = {}
         for group in found.list_groups():
-            known = alive.get(group.state)
-            alive[group.state] = group.waiting if known is None else known.join(group.waiting)
+            group.waiting.add_to(alive, group.state)
         own = [move for move in moves if graph in self.graphs.rows.event[move.row]]
         taken: dict[int, int] = {}
         for move in own:

@@ -77,8 +77,7 @@ def _unseen_types(encoder: KnownTruths) -> Iterator[TypeIs]:
 
 def _find_span(pattern: Pattern, atom: TypeIs) -> Span | None:
     """Return where the type stands first in the query."""
-    for formula in (pattern.formula, *(one.formula for one in pattern.without)):
-        for node in cel.walk(formula):
-            if isinstance(node, cel.Event) and (node.type, node.stream) == (atom.type, atom.stream):
-                return node.span if pattern.source else None
+    for node in pattern.nodes:
+        if isinstance(node, cel.Event) and (node.type, node.stream) == (atom.type, atom.stream):
+            return node.span if pattern.source else None
     return None

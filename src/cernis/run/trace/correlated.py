@@ -64,10 +64,7 @@ class CorrelatedReplay:
         alive: dict[int, PartialMatches] = {}
         for vertex in found.vertices:
             if vertex.state in self._asked:
-                known = alive.get(vertex.state)
-                alive[vertex.state] = (
-                    vertex.waiting if known is None else known.join(vertex.waiting)
-                )
+                vertex.waiting.add_to(alive, vertex.state)
         return Replayed(alive, taken, completed)
 
     def count_edges(self, members: Int64s, firsts: list[int]) -> dict[int, int]:

@@ -77,9 +77,7 @@ class UnaryReplay:
                         example = waiting.example
                         if move.labels:
                             example = ExampleMark(index, move.labels - {MARK}, example)
-                        arrived = waiting._replace(example=example)
-                        known = moved.get(move.target)
-                        moved[move.target] = arrived if known is None else known.join(arrived)
+                        waiting._replace(example=example).add_to(moved, move.target)
                 if rank == last:
                     for edge in self.find_edges(state, symbol):
                         taken[edge] = taken.get(edge, 0) + waiting.number
@@ -87,8 +85,7 @@ class UnaryReplay:
         found: dict[int, PartialMatches] = {}
         for state, waiting in alive.items():
             for shown in self._find_states(state):
-                known = found.get(shown)
-                found[shown] = waiting if known is None else known.join(waiting)
+                waiting.add_to(found, shown)
         return Replayed(found, taken, completed)
 
     def count_edges(self, firsts: Sequence[int], keys: Sequence[int]) -> dict[int, int]:
