@@ -13,7 +13,7 @@ from cernis.events.batch import EventBatch, share_events
 from cernis.events.column_types import common_type
 from cernis.events.order import Ordering
 from cernis.events.source import open_events
-from cernis.events.store import EventStore
+from cernis.events.store import EventStore, _rank_positions, _rank_with_arrays
 
 
 def store_of(events: Any) -> EventStore:
@@ -216,3 +216,33 @@ def test_batches_of_other_columns_are_not_joined() -> None:
         table = pa.table({"type": ["A"], "x": [base if base % 2 else str(base)]})
         store.append(EventBatch.of(table, base=base))
     assert len(store.batches) == 200
+
+
+texts = st.one_of(
+    st.lists(st.text("ab", min_size=3, max_size=3), min_size=1, max_size=9),  # of one length
+    st.lists(st.sampled_from(["é", "ab", ""]), min_size=1, max_size=9),  # of bytes, or not
+    st.lists(st.none() | st.sampled_from(["x", "y"]), min_size=1, max_size=9),
+)
+
+
+@given(texts, st.sampled_from([pa.string(), pa.large_string()]), st.data())
+def test_texts_of_one_length_or_several_are_gathered(
+    values: list[str | None], type_: pa.DataType, data: st.DataObject
+) -> None:
+    store = store_of(pa.table({"type": ["A"] * len(values), "x": pa.array(values, type_)}))
+    chosen = st.lists(st.integers(0, len(values) - 1), min_size=9, max_size=40)
+    positions = np.array(data.draw(chosen), np.int64)
+    column = store.column(positions, "x")
+    column.validate(full=True)
+    assert column.type == type_
+    assert column.to_pylist() == [values[position] for position in positions.tolist()]
+
+
+@given(st.lists(st.integers(5, 60), min_size=9, max_size=80))
+def test_each_position_is_gathered_once(positions: list[int]) -> None:
+    compiled, arrays = (
+        rank(np.array(positions, np.int64), 5, 56) for rank in (_rank_positions, _rank_with_arrays)
+    )
+    for distinct, back in (compiled, arrays):
+        assert distinct.tolist() == sorted(set(positions))
+        assert distinct[back].tolist() == positions

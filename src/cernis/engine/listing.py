@@ -90,17 +90,17 @@ def _split_alike(
     number = np.arange(matches + 1)
     if not width or not np.array_equal(listing.offset, width * number):
         return None
-    label = listing.label.reshape(matches, width)
-    if not (label == label[0]).all():
+    label = listing.label
+    if not np.array_equal(label[width:], label[:-width]):
         return None
     position = listing.position.reshape(matches, width)[:, ::-1]
-    marked = [labels[each] for each in label[0, ::-1]]
+    marked = [labels[each] for each in label[width - 1 :: -1]]
     columns = [[i for i, names in enumerate(marked) if name in names] for name in variables]
     for own in columns:
         if any((position[:, i] == position[:, j]).any() for i, j in pairwise(own)):
             return None  # an event that several parts of a match mark counts once
-    flat = tuple(np.ascontiguousarray(position[:, own]).reshape(-1) for own in columns)
-    return tuple(len(own) * number for own in columns), flat
+    flat = tuple(position.T[own].T.reshape(-1) for own in columns)
+    return tuple(number if len(own) == 1 else len(own) * number for own in columns), flat
 
 
 def split_by_variable(

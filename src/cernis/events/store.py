@@ -17,13 +17,16 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cernis.compiled import borrowing as kernel
+from cernis.compiled import read_only
+from cernis.compiled.tiers import arrays_first
 from cernis.errors import DataError, RowError
 from cernis.events.batch import (
     TIMES,
@@ -52,6 +55,7 @@ _NO_POSITIONS: Int64s = np.empty(0, np.int64)
 _SMALL, _SEVERAL = 1 << 10, 64
 """Batches of fewer events are small; so many of them, one after the other, become one."""
 _FEW = 8
+_LARGEST_OFFSET = 2**31 - 1
 
 
 class StoredBatch(NamedTuple):
@@ -499,9 +503,36 @@ def copy_stored(events: StoredEvents, at: Int64s) -> EventBatch:
 def _spread(values: pa.Array, indices: Int32s | None) -> pa.Array:
     """Return the values at the indices that `_distinct` gave; None: all values.
 
-    Columns are taken one by one: Arrow takes structs in twice the time of their columns.
+    Columns are taken one by one: Arrow takes structs in twice the time of their columns. Texts of
+    one length, as types and names of a step often are, are taken as numbers are.
     """
-    return values if indices is None else pc.take(values, pa.array(indices), boundscheck=False)
+    if indices is None:
+        return values
+    width, at = _find_width(values), pa.array(indices)
+    if not width or width * len(at) > _LARGEST_OFFSET:
+        return pc.take(values, at, boundscheck=False)
+    _, begins, text = values.buffers()
+    first = int(np.frombuffer(begins, np.int32)[values.offset])
+    plain = [None, text.slice(first, width * len(values))]
+    words = pa.Array.from_buffers(pa.binary(width), len(values), plain)
+    taken = pc.take(words, at, boundscheck=False)
+    buffers = [None, _list_offsets(width, len(at)), taken.buffers()[1]]
+    return pa.Array.from_buffers(values.type, len(at), buffers)
+
+
+@lru_cache(maxsize=8)
+def _list_offsets(width: int, number: int) -> pa.Buffer:
+    """Return the offsets of so many texts of one length; columns share them."""
+    return pa.py_buffer(np.arange(0, width * number + 1, width, dtype=np.int32))
+
+
+def _find_width(values: pa.Array) -> int:
+    """Return the bytes of each text, if all have as many; 0: they differ, or are no texts."""
+    if not pa.types.is_string(values.type) or values.null_count or not len(values):
+        return 0
+    ends = pc.min_max(pc.binary_length(values))
+    shortest, longest = ends["min"].as_py(), ends["max"].as_py()
+    return int(shortest) if shortest == longest else 0
 
 
 def _distinct(positions: Int64s) -> tuple[Int64s, Int32s | None]:
@@ -528,11 +559,42 @@ def _distinct(positions: Int64s) -> tuple[Int64s, Int32s | None]:
     if reach > 8 * len(positions) + 1024:
         distinct, back = np.unique(positions, return_inverse=True)
         return distinct, back.astype(np.int32)
+    arguments = positions, low, reach
+    return arrays_first(
+        _rank_marked, partial(_rank_with_arrays, *arguments), partial(_rank_positions, *arguments)
+    )
+
+
+def _rank_with_arrays(positions: Int64s, low: int, reach: int) -> tuple[Int64s, Int32s]:
+    """Do as `_distinct` for positions from `low` on, within a reach."""
     present = np.zeros(reach, np.bool_)
     marked = positions - low
     present[marked] = True
     indices = np.cumsum(present, dtype=np.int32) - np.int32(1)
     return np.flatnonzero(present) + low, indices[marked]
+
+
+def _rank_positions(positions: Int64s, low: int, reach: int) -> tuple[Int64s, Int32s]:
+    distinct, back = np.empty(reach, np.int64), np.empty(len(positions), np.int32)
+    given = read_only(np.ascontiguousarray(positions))
+    found = _rank_marked(given, low, np.zeros(reach, np.int32), distinct, back)
+    return distinct[:found], back
+
+
+@kernel
+def _rank_marked(positions: Int64s, low: int, ranks: Int32s, distinct: Int64s, back: Int32s) -> int:
+    """Write the distinct positions and the rank of each one; return how many are distinct."""
+    for i in range(len(positions)):
+        ranks[positions[i] - low] = 1
+    found = 0
+    for i in range(len(ranks)):
+        present = ranks[i]
+        ranks[i] = found
+        distinct[found] = low + i
+        found += present
+    for i in range(len(positions)):
+        back[i] = ranks[positions[i] - low]
+    return found
 
 
 def _per_part(

@@ -210,9 +210,12 @@ def pieces(block: MatchBlock, weight: int, *, lists: bool = True) -> Iterator[Ma
     to be listed (`lists`).
     """
     m = len(block.start)
-    load = np.arange(m + 1, dtype=np.int64)
-    if lists or not isinstance(block.positions, SharedSpans):
-        load = load + sum(block.offsets, start=np.int64(0))
+    offsets = block.offsets if lists or not isinstance(block.positions, SharedSpans) else ()
+    if m + sum(int(each[-1]) for each in offsets) <= weight:
+        if m:
+            yield block
+        return
+    load = np.arange(m + 1, dtype=np.int64) + sum(offsets, start=np.int64(0))
     low = 0
     while low < m:
         high = int(np.searchsorted(load, load[low] + weight, side="right")) - 1
