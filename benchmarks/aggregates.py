@@ -16,14 +16,15 @@ walk has nothing to do at the others.
 *Listing* makes matches one by one and stops when its budget is spent, as an engine must that
 enumerates. Counts per minute and key on Spark are a case of `cernis bench spark`.
 
-Numbers of several lengths become a column of Arrow each, in whose type they fit: what a longer one
-costs stands beside one of 64 bits.
+Numbers of several lengths, as residues, become a column of Arrow each, in whose type they fit: what
+a longer one costs stands beside one of 64 bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from math import ceil
 from random import Random
 from time import process_time
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ from benchmarks.clock import Contestant, race, time_call
 from benchmarks.record import Case, Record, divide, find, select
 from benchmarks.scale import BenchmarkScale
 from benchmarks.table import Table, format_number, tabulate
+from cernis.engine.residues import LANE_BITS, new_moduli, read_residues
 from cernis.engine.unary.aggregate import SlidingAggregator
 from cernis.results.formats.columns import count_column
 
@@ -162,18 +164,25 @@ def _measure(scale: BenchmarkScale, pattern: str) -> Iterator[Record]:
 
 def _measure_columns(scale: BenchmarkScale) -> Iterator[Record]:
     """Yield the nanoseconds of a number on its way into a column, by its digits."""
-    random = Random(SEED)
-    numbers = {
-        n: [random.randrange(10 ** (n - 1), 10**n) for _ in range(COLUMN_ROWS)] for n in DIGITS
-    }
-    contestants = {
-        n: time_call(partial(count_column, own), process_time) for n, own in numbers.items()
-    }
+    contestants = {n: time_call(_prepare_column(n), process_time) for n in DIGITS}
     best = race(contestants, 2 * scale.rounds)
     for digits, seconds in best.items():
         case: Case = {"digits": digits}
         yield Record(NAME, "number to Arrow", 1e9 * seconds / COLUMN_ROWS, "ns", case)
         yield Record(NAME, "to the shortest", seconds / best[DIGITS[0]], "×", case)
+
+
+def _prepare_column(digits: int) -> Callable[[], pa.Array]:
+    """Return what makes a column of numbers with so many digits, of the engine's residues."""
+    random = Random(SEED)
+    numbers = [random.randrange(10 ** (digits - 1), 10**digits) for _ in range(COLUMN_ROWS)]
+    moduli = new_moduli(1 + ceil(max(0, (10**digits).bit_length() - 63) / LANE_BITS))
+    lanes = [
+        [(n + 2**63) % 2**64 - 2**63 if prime == 0 else n % prime for n in numbers]
+        for prime in moduli.primes.tolist()
+    ]
+    residues = np.array(lanes).T.copy()
+    return lambda: count_column(read_residues(residues, moduli))
 
 
 def _measure_as_long(scale: BenchmarkScale, loads: Mapping[int, Workload]) -> Iterator[Record]:

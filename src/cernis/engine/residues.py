@@ -1,6 +1,7 @@
 """Exact integers of any size as residues, which kernels add and multiply.
 
-The Chinese remainder theorem gives an integer back. There are two layouts:
+The Chinese remainder theorem gives an integer back, in words (`cernis.engine.words`). There are two
+layouts:
 
 * in *lanes*, an integer has a residue modulo 2^64 and others modulo primes below 2^50, side by
   side, and one pass computes all. Aggregates have it (`cernis.engine.unary.semiring`);
@@ -29,13 +30,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from math import isfinite, log2, prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing, inlined, inner
-from cernis.integers import to_nearest
+from cernis.engine.words import Integers
 
 LANE_BITS = 50
 _PASS_BITS = 26
@@ -101,14 +102,8 @@ def _is_prime(number: int) -> bool:
     return number % 2 == 1
 
 
-Integers = NDArray[Any]
-"""int64 where all fit; rows of digits in the mixed radix of the primes; or Python's integers."""
-
-
 def read_residues(residues: NDArray[np.int64], moduli: Moduli) -> Integers:
-    """Return the integers of some rows of residues: int64, or digits.
-
-    Digits can be added up, and few sums become Python's integers.
+    """Return the integers of some rows of residues.
 
     >>> read_residues(np.array([[5, 5], [-7, _prime(LANE_BITS, 0) - 7]]), new_moduli(2)).tolist()
     [5, -7]
@@ -118,98 +113,10 @@ def read_residues(residues: NDArray[np.int64], moduli: Moduli) -> Integers:
     small = np.empty(len(residues), np.int64)
     if _read_small(residues, moduli, small):
         return small
-    columns = np.array(residues.T, order="C")
-    _write_digits(columns, moduli)
-    return np.ascontiguousarray(columns.T)
-
-
-def flatten_integers(numbers: Integers) -> Integers:
-    """Return integers without digits: int64 where all fit, else Python's.
-
-    >>> flatten_integers(np.array([[3, 2], [1, 0]])).tolist() == [3 + 2 * 2**64, 1]
-    True
-    """
-    if numbers.ndim == 1:
-        return numbers
-    *lower, highest = numbers.T
-    found: NDArray[Any] = highest.astype(object)
-    for lane in reversed(range(len(lower))):
-        found = found * _modulus(lane) + lower[lane].astype(object)
-    if len(found) and not (found.min() >= -(2**63) and found.max() < 2**63):
-        return found
-    return found.astype(np.int64)
-
-
-def to_floats(numbers: Integers) -> NDArray[np.float64]:
-    """Return the nearest floats of integers; floats are their own.
-
-    >>> to_floats(np.array([2**53 + 1, 2**2000])).tolist()
-    [9007199254740992.0, inf]
-    """
-    found = flatten_integers(numbers)
-    if found.dtype == object:
-        return np.array([to_nearest(each) for each in found], np.float64)
-    return found.astype(np.float64)
-
-
-def is_zero(numbers: Integers) -> NDArray[np.bool_]:
-    """Return which integers are 0."""
-    zeros = numbers == 0
-    return np.asarray(zeros if zeros.ndim == 1 else zeros.all(axis=1), np.bool_)
-
-
-_HALF = 32
-
-
-def add_up(numbers: NDArray[Any], starts: NDArray[np.int64]) -> list[Any]:
-    """Return the exact sums of integers, or the sums of floats, from each start to the next.
-
-    >>> add_up(np.array([2**62, 2**62, 2**62, 5]), np.array([0, 3])) == [3 * 2**62, 5]
-    True
-    """
-    if numbers.dtype != np.int64:
-        return np.add.reduceat(numbers, starts).tolist()  # type: ignore[no-any-return]
-    low = np.add.reduceat(numbers & ((1 << _HALF) - 1), starts).astype(object)
-    sums = low + (np.add.reduceat(numbers >> _HALF, starts).astype(object) << _HALF)
-    return flatten_integers(sums).tolist()  # type: ignore[no-any-return]
-
-
-def join_integers(parts: Sequence[Integers]) -> Integers:
-    """Return the integers of several arrays as one."""
-    if any(part.dtype == object for part in parts):
-        return np.concatenate([flatten_integers(part) for part in parts])
-    width = max(part.shape[1] if part.ndim == 2 else 0 for part in parts)
-    if not width:
-        return np.concatenate(parts)
-    return np.concatenate([_widen_digits(part, width) for part in parts])
-
-
-def _widen_digits(numbers: NDArray[np.int64], width: int) -> NDArray[np.int64]:
-    """Return integers as so many digits; those of fewer residues have zeros for the others."""
-    digits = np.zeros((len(numbers), width), np.int64)
-    if numbers.ndim == 2:
-        digits[:, : numbers.shape[1]] = numbers
-    else:
-        digits[:, 0] = numbers
-    return digits
-
-
-@borrowing
-def _write_digits(columns, moduli):
-    """Turn columns of residues into digits (`_find_digits`); the first and the last have signs."""
-    primes, lanes = moduli.primes, len(moduli.primes)
-    for lane in range(lanes):
-        for i in range(lane):
-            prime, inverse = primes[lane], moduli.inverses[lane]
-            crossing, digits, own = moduli.crossings[i, lane], columns[i], columns[lane]
-            for r in range(len(own)):
-                digit = own[r] - reduce_integer(digits[r], prime, inverse)
-                digit = reduce_integer(digit, prime, inverse)
-                own[r] = multiply(digit, crossing, prime, inverse)
-    prime, last = primes[lanes - 1], columns[lanes - 1]
-    for r in range(len(last)):
-        if prime and last[r] > prime // 2:
-            last[r] -= prime
+    lanes = residues.shape[1]
+    words = np.empty((len(residues), (LANE_BITS * (lanes - 1)) // 64 + 2), np.int64)
+    _write_words(np.array(residues.T, order="C"), moduli, words.view(np.uint64))
+    return words
 
 
 @borrowing
@@ -222,6 +129,56 @@ def _read_small(residues, moduli, out):
             if out[i] % primes[lane] != residues[i, lane]:
                 return False
     return True
+
+
+@borrowing
+def _write_words(columns, moduli, words):
+    """Write the integers of columns of residues as words; the residues become digits.
+
+    Garner's algorithm, column by column (`_find_digits`), then Horner's rule for the digits above
+    the lowest, which is a word with a sign.
+    """
+    primes, lanes = moduli.primes, len(moduli.primes)
+    for lane in range(1, lanes):
+        for i in range(lane):
+            prime, inverse = primes[lane], moduli.inverses[lane]
+            crossing, digits, own = moduli.crossings[i, lane], columns[i], columns[lane]
+            for r in range(len(own)):
+                digit = own[r] - reduce_integer(digits[r], prime, inverse)
+                digit = reduce_integer(digit, prime, inverse)
+                own[r] = multiply(digit, crossing, prime, inverse)
+    prime, last = primes[lanes - 1], columns[lanes - 1]
+    for r in range(len(last)):
+        digit = last[r] - prime if last[r] > prime // 2 else last[r]
+        own = words[r]
+        own[0] = np.uint64(digit)
+        for w in range(1, len(own)):
+            own[w] = np.uint64(digit >> 63)
+        for lane in range(lanes - 2, 0, -1):
+            _multiply_words(own, np.uint64(primes[lane]), np.uint64(columns[lane, r]))
+        borrow = np.uint64(columns[0, r]) >> np.uint64(63)
+        for w in range(len(own) - 1):
+            word = own[w]
+            own[w] = word - borrow
+            borrow = np.uint64(word < borrow)
+        for w in range(len(own) - 1, 0, -1):
+            own[w] = own[w - 1]
+        own[0] = np.uint64(columns[0, r])
+
+
+@inlined
+def _multiply_words(words, factor, carry):
+    """Multiply an integer in words by one below 2^63, and add one."""
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    for w in range(len(words)):
+        word = words[w]
+        one, other = word & low, word >> half
+        left, right = factor & low, factor >> half
+        middle = other * left + (one * left >> half)
+        last = one * right + (middle & low)
+        product = word * factor + carry
+        carry = other * right + (middle >> half) + (last >> half) + np.uint64(product < carry)
+        words[w] = product
 
 
 @inlined

@@ -41,6 +41,7 @@ from cernis.results.index_timeline import LanesBy, index_timeline, title_marks
 from cernis.results.match import Match
 from cernis.results.notebook import match_table
 from cernis.results.result import Notes, Result
+from cernis.results.sets.counted import read_counts
 from cernis.results.sets.matchset import (
     ListedMatches,
     MatchBlock,
@@ -131,7 +132,7 @@ class Matches(Result[Match]):
         return self._count
 
     def __len__(self) -> int:
-        return len(self._found.counts()[1]) if self.counting else self.count()
+        return len(read_counts(self._found)[0]) if self.counting else self.count()
 
     def counts(self) -> pa.Table:
         """Return the number of matches at each end position that has any.
@@ -139,7 +140,7 @@ class Matches(Result[Match]):
         Columns `end`, `end_ts`, those of the partition, `count`: int64 if all fit, then
         decimal128(38, 0), then decimal256(76, 0), then strings of digits.
         """
-        ends, counts = self._found.counts()
+        ends, counts = read_counts(self._found)
         return pa.Table.from_batches([count_batch(ends, counts, self._fields, self._events)])
 
     # ------------------------------------------------------------ objects
@@ -385,7 +386,7 @@ class Matches(Result[Match]):
     ) -> Iterator[EndedLines]:
         fields, events = self._fields, self._events
         if self.counting:
-            ends, counts = self._found.counts()
+            ends, counts = read_counts(self._found)
             ends, counts = ends[:limit], counts[:limit]
             yield count_lines(ends, counts, fields, events, newline)
             return

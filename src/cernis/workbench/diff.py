@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.engine.unary.arena import UNION
+from cernis.engine.words import find_most, list_integers
 from cernis.errors import BudgetError, CernisError, QueryError
 from cernis.integers import count_noun
 from cernis.pattern import formula as cel
@@ -42,7 +43,7 @@ from cernis.pattern.variables import starred_variables
 from cernis.pattern.waits import has_arrow
 from cernis.results.match import Match
 from cernis.results.matches import Matches
-from cernis.results.sets.counted import CountedMatches
+from cernis.results.sets.counted import CountedMatches, read_counts
 from cernis.results.sets.identity import match_ids
 from cernis.results.sets.matchset import ListedMatches, MatchBlock, join, part, take
 from cernis.results.sets.unary import CompactMatches
@@ -434,13 +435,9 @@ CountsByEnd = tuple[NDArray[np.int64], NDArray[Any]]
 
 def _sort_counts(matches: Matches) -> CountsByEnd:
     """Return the ends in order, and the numbers of matches: words, or integers of any size."""
-    if isinstance(matches.match_set, CountedMatches):
-        ends, numbers = matches.match_set.arrays()
-    else:
-        ends, counts = matches.match_set.counts()
-        numbers = np.array(counts, object if max(counts, default=0) >= 2**60 else np.int64)
-    if len(numbers) and numbers.max() >= 2**60:
-        numbers = numbers.astype(object)
+    ends, numbers = read_counts(matches.match_set)
+    if find_most(numbers) >= 2**60:
+        numbers = np.array(list_integers(numbers), object)
     if len(ends) > 1 and not (np.diff(ends) > 0).all():
         ends, which = np.unique(ends, return_inverse=True)
         totals = np.zeros(len(ends), numbers.dtype)

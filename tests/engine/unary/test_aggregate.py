@@ -14,20 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.engine.residues import (
-    add_up,
-    flatten_integers,
-    is_zero,
-    join_integers,
-    new_moduli,
-    read_residues,
-)
 from cernis.engine.unary.aggregate import (
     EndAggregates,
     Measure,
     MeasuredColumn,
     MeasuredPairs,
 )
+from cernis.engine.words import list_integers
 from cernis.events.batch import EventBatch
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.plan.plan import Plan
@@ -130,7 +123,7 @@ def aggregate(
 def read_all(found: Sequence[EndAggregates]) -> dict[int, tuple[Any, ...]]:
     ends: dict[int, tuple[Any, ...]] = {}
     for each in found:
-        counts = flatten_integers(each.counts)
+        counts = list_integers(each.counts)
         measured = [read_columns(part) for part in each.measures]
         for i, end in enumerate(each.ends.tolist()):
             assert end not in ends
@@ -140,34 +133,8 @@ def read_all(found: Sequence[EndAggregates]) -> dict[int, tuple[Any, ...]]:
 
 
 def read_columns(part: MeasuredPairs) -> list[Any]:
-    total = part.total if part.total is None else flatten_integers(part.total)
-    return [flatten_integers(part.pairs), total, part.least, part.greatest]
-
-
-def find_residue(number: int, modulus: int) -> int:
-    """Return a number modulo a prime, or as a 64-bit integer for the modulus 0."""
-    return number % int(modulus) if modulus else (number + 2**63) % 2**64 - 2**63
-
-
-@pytest.mark.parametrize("lanes", [2, 3, 5])
-def test_long_integers_are_read_added_up_and_joined(lanes: int) -> None:
-    draw = random.Random(lanes)
-    signs = (1, -1)
-    numbers = [draw.choice(signs) * draw.getrandbits(draw.randrange(1, 97)) for _ in range(50)]
-    numbers += [0, 2**63, -(2**63), 2**96]
-    read = [
-        read_residues(
-            np.array([[find_residue(n, p) for p in moduli.primes] for n in numbers]), moduli
-        )
-        for moduli in (new_moduli(lanes), new_moduli(lanes + 2))
-    ]
-    few = np.array([3, -(2**62)])
-    joined = join_integers([read[0], few, read[1]])
-    every = [*numbers, *few.tolist(), *numbers]
-    assert flatten_integers(joined).tolist() == every
-    assert is_zero(joined).tolist() == [n == 0 for n in every]
-    sums = add_up(joined, np.array([0, 7, 60]))
-    assert sums == [sum(every[:7]), sum(every[7:60]), sum(every[60:])]
+    total = part.total if part.total is None else list_integers(part.total)
+    return [list_integers(part.pairs), total, part.least, part.greatest]
 
 
 def expect(matches: Sequence[Any], measures: Sequence[Measure]) -> dict[int, list[Any]]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import read_only
 from cernis.compiled.tiers import has_code
-from cernis.engine.residues import Integers, join_integers, read_residues, to_floats
+from cernis.engine.residues import read_residues
 from cernis.engine.settings import (
     CLOCK_WINDOW,
     EVENT_WINDOW,
@@ -35,6 +35,7 @@ from cernis.engine.unary import slide as kernel
 from cernis.engine.unary.moving import MovingKeys
 from cernis.engine.unary.semiring import NO_VALUE, Weights, new_pool
 from cernis.engine.unary.tables import UnaryArrays, UnaryTables
+from cernis.engine.words import Integers, join_integers, to_floats
 from cernis.errors import BudgetError
 
 MOST_WORDS = 1 << 30

@@ -10,12 +10,12 @@ Numbers beyond 64 bits take Python each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.residues import flatten_integers, read_residues, to_floats
+from cernis.engine.residues import read_residues
 from cernis.engine.unary.aggregate import (
     Measure,
     SlidingAggregator,
@@ -24,6 +24,7 @@ from cernis.engine.unary.aggregate import (
 )
 from cernis.engine.unary.semiring import NO_VALUE, Lanes, Weights, new_pool
 from cernis.engine.unary.stacks import LOGGED, WORDS, SlidingMemory
+from cernis.engine.words import Integers, is_zero, to_floats
 
 Words = NDArray[np.int64]
 
@@ -88,7 +89,7 @@ def _convert_weights(weights: Weights, logged: int, change: _Change) -> Weights:
         floats[:, column] = values[:, each.source]
     for column, each in enumerate(change.leasts):
         codes = weights.leasts[:logged, each.source]
-        leasts[:, column] = _convert_codes(codes, sums[:, each.pairs], each)
+        leasts[:, column] = _convert_codes(codes, sums[:, each.pairs] == 0, each)
     return Weights(np.ascontiguousarray(sums[:, change.kept]), floats, leasts)
 
 
@@ -142,12 +143,12 @@ def _convert_elements(words: Words, size: int, old: Lanes, change: _Change) -> I
     rest = words[:, old.floats * size :].reshape(len(words), -1, size)
     shape = len(words), size
 
-    def read(quantity: int) -> NDArray[Any]:
+    def read(quantity: int) -> Integers:
         """Return the numbers of a quantity, those of one vector after those of another."""
         found = integers[:, quantity].reshape(-1, residues)
         for lane in np.flatnonzero(old.moduli.primes):
             found[:, lane] %= old.moduli.primes[lane]
-        return flatten_integers(read_residues(found, old.moduli))
+        return read_residues(found, old.moduli)
 
     def read_floats(quantity: int) -> Words:
         return to_floats(read(quantity)).view(np.int64).reshape(shape)
@@ -162,13 +163,14 @@ def _convert_elements(words: Words, size: int, old: Lanes, change: _Change) -> I
     if change.leasts:
         yield codes[:, 0]
     for each in change.leasts:
-        yield _convert_codes(codes[:, 1 + each.source], read(1 + each.pairs).reshape(shape), each)
+        empty = is_zero(read(1 + each.pairs)).reshape(shape)
+        yield _convert_codes(codes[:, 1 + each.source], empty, each)
 
 
-def _convert_codes(codes: Words, pairs: NDArray[Any], quantity: _Quantity) -> Words:
-    """Return the codes of least values, which are floats from now on."""
+def _convert_codes(codes: Words, empty: NDArray[np.bool_], quantity: _Quantity) -> Words:
+    """Return the codes of least values, which are floats from now on; `empty` have none."""
     if quantity.was_real == quantity.is_real:
         return codes
     values = decode_least(codes, False, negated=quantity.negated).astype(np.float64)
     found = encode_least(values, True, negated=quantity.negated)
-    return np.where(pairs == 0, NO_VALUE, found)
+    return np.where(empty, NO_VALUE, found)

@@ -15,13 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cernis.engine.words import Integers, find_most, to_integers, widen, write_digits
+from cernis.events.evaluation.evaluate import EXACT
 from cernis.events.store import EventStore
-from cernis.integers import write_integer
 from cernis.pattern.query import Pattern, SelectedTerm, Variable, counts_only
 from cernis.pattern.variables import starred_variables
 from cernis.results.sets.identity import match_ids
@@ -136,7 +138,7 @@ def read_suppressed(block: MatchBlock) -> pa.Array:
 
 
 def count_batch(
-    ends: Positions, counts: Sequence[int], fields: MatchFields, events: EventStore
+    ends: Positions, counts: Integers, fields: MatchFields, events: EventStore
 ) -> pa.RecordBatch:
     """Return the number of matches at each end position."""
     columns = [
@@ -150,23 +152,34 @@ def count_batch(
     )
 
 
-def count_column(counts: Sequence[int]) -> pa.Array:
-    """Return counts in the narrowest type that holds them all.
+def count_column(counts: Sequence[int] | Integers, scale: int | None = None) -> pa.Array:
+    """Return integers in the narrowest type that holds them all, or decimals of a scale.
 
     int64, then decimal128(38, 0), then decimal256(76, 0), then their digits as strings.
 
     >>> [str(count_column([n]).type) for n in (2**62, 2**63, 2**200, 2**300)]
     ['int64', 'decimal128(38, 0)', 'decimal256(76, 0)', 'string']
+    >>> count_column([-5], 2).to_pylist()
+    [Decimal('-0.05')]
     """
-    most = max(map(abs, counts), default=0)
-    if most < 2**63:
-        return pa.array(counts, pa.int64())
+    numbers = to_integers(counts)
+    most = find_most(numbers)
+    if most < 2**63 and scale is None:
+        return pa.array(numbers if numbers.ndim == 1 else numbers[:, 0])
     if most >= 10**76:
-        return pa.array([write_integer(count) for count in counts], pa.string())
-    size, type_ = (16, pa.decimal128(38, 0)) if most < 10**38 else (32, pa.decimal256(76, 0))
-    # a decimal is a number in two's complement; digits would be written and read again
-    numbers = b"".join([count.to_bytes(size, "little", signed=True) for count in counts])
-    return pa.Array.from_buffers(type_, len(counts), [None, pa.py_buffer(numbers)])
+        begins, text = write_digits(numbers)
+        offsets = pa.array(begins, pa.int32())
+        texts = pa.StringArray.from_buffers(len(numbers), offsets.buffers()[1], pa.py_buffer(text))
+        return texts if scale is None else _place_points(texts, scale)
+    type_ = pa.decimal128(38, scale or 0) if most < 10**38 else pa.decimal256(76, scale or 0)
+    words = widen(numbers, type_.byte_width // 8)
+    return pa.Array.from_buffers(type_, len(words), [None, pa.py_buffer(words)])
+
+
+def _place_points(digits: pa.Array, scale: int) -> pa.Array:
+    """Return the decimals of so many places that have these digits, as text."""
+    decimals = (EXACT.scaleb(Decimal(each), -scale) for each in digits.to_pylist())
+    return pa.array([format(each, "f") for each in decimals], pa.string())
 
 
 def partition_columns(ends: Positions, fields: MatchFields, events: EventStore) -> list[pa.Array]:

@@ -11,10 +11,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from cernis.engine.words import Integers
 from cernis.events.evaluation.evaluate import EXACT
 from cernis.events.evaluation.functions import Constant, Operand
 from cernis.integers import to_nearest
@@ -39,16 +40,14 @@ def average_column(totals: Sequence[Any], pairs: Sequence[int], scale: int | Non
     return pa.array(map(divide, totals, pairs), pa.float64())
 
 
-def number_column(numbers: NDArray[Any], scale: int | None = None) -> pa.Array:
+def number_column(numbers: Integers, scale: int | None = None) -> pa.Array:
     """Return numbers as a column, or integers as decimals of a scale; those of any size are exact.
 
     >>> import numpy as np
-    >>> number_column(np.array([5, 7])).type, number_column(np.array([5]), 2).to_pylist()
-    (DataType(int64), [Decimal('0.05')])
+    >>> number_column(np.array([0.5, 7])).type, number_column(np.array([5]), 2).to_pylist()
+    (DataType(double), [Decimal('0.05')])
     """
-    if scale is not None:
-        return decimal_column(numbers.tolist(), scale)
-    return count_column(numbers.tolist()) if numbers.dtype == object else pa.array(numbers)
+    return count_column(numbers, scale) if numbers.dtype == np.int64 else pa.array(numbers)
 
 
 def to_decimal(number: int, scale: int) -> Decimal:
@@ -73,9 +72,7 @@ def sum_column(values: list[Any], kind: pa.DataType | None, scale: int | None) -
     """Return the sums over a column of this type; None is NULL. Those of decimals are integers."""
     if kind is not None and pa.types.is_floating(kind):
         return value_column(values, pa.float64())
-    if scale is not None:
-        return decimal_column(values, scale)
-    column = count_column([value or 0 for value in values])
+    column = count_column([value or 0 for value in values], scale)
     known = pa.array([value is not None for value in values], pa.bool_())
     return pc.if_else(known, column, pa.scalar(None, column.type))
 
@@ -85,20 +82,6 @@ def value_column(values: Sequence[Any], kind: pa.DataType | None) -> pa.Array:
     if kind is not None and pa.types.is_floating(kind):
         values = [None if each is None else to_nearest(each) for each in values]
     return pa.array(values, kind)
-
-
-def decimal_column(values: Sequence[int | None], scale: int) -> pa.Array:
-    """Return integers as decimals with so many places, in the narrowest type that holds them.
-
-    >>> [str(decimal_column([n], 2).type) for n in (5, 10**40, 10**80)]
-    ['decimal128(38, 2)', 'decimal256(76, 2)', 'string']
-    """
-    most = max((abs(value) for value in values if value is not None), default=0)
-    decimals = [None if value is None else to_decimal(value, scale) for value in values]
-    if most < 10**_MOST_DIGITS:
-        size = pa.decimal128(38, scale) if most < 10**38 else pa.decimal256(76, scale)
-        return pa.array(decimals, size)
-    return pa.array([None if each is None else f"{each:f}" for each in decimals], pa.string())
 
 
 def to_operand(value: TermValue) -> Operand:

@@ -23,11 +23,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cernis.engine.words import Integers
 from cernis.events.store import EventStore
-from cernis.integers import write_integer
 from cernis.results.formats.columns import (
     SUPPRESSED,
     MatchFields,
+    count_column,
     partition_columns,
     read_suppressed,
 )
@@ -95,7 +96,7 @@ def match_lines(
 
 def count_lines(
     ends: Positions,
-    counts: Sequence[int],
+    counts: Integers,
     fields: MatchFields,
     events: EventStore,
     newline: str = "\n",
@@ -106,7 +107,7 @@ def count_lines(
         "end": [_numbers(rows)],
         "end_ts": [json_texts(times)],
         "partition": _object_of(fields.keys, partition_columns(ends, fields, events)),
-        "count": [pa.array(map(write_integer, counts), pa.string())],
+        "count": [count_column(counts).cast(pa.string())],
     }
     return EndedLines(ends, rows, times, _lines(members, newline))
 

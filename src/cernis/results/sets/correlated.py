@@ -32,6 +32,7 @@ from cernis.engine.unary.aggregate import (
     encode_least,
     join_found,
 )
+from cernis.engine.words import to_integers
 from cernis.results.sets.matchset import MatchBlock, Positions, join, take
 from cernis.results.sets.rooted import RootedMatches
 
@@ -201,7 +202,8 @@ def _read_measured(
 ) -> EndAggregates:
     """Return the aggregates of the roots that have matches."""
     kept = np.flatnonzero(integers[:, 0] > 0)
-    numbers, totals, leasts = iter(integers[kept].T), iter(reals[kept].T), iter(codes[kept].T)
+    numbers = map(to_integers, integers[kept].T)
+    totals, leasts = iter(reals[kept].T), iter(codes[kept].T)
     counts, pairs = next(numbers), []
     for measure in measures:
         number = next(numbers)

@@ -12,10 +12,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.residues import Integers, flatten_integers
 from cernis.engine.unary.aggregate import EndAggregates
+from cernis.engine.words import Integers, add_up, join_integers, list_integers, to_integers
 from cernis.errors import StateError
-from cernis.results.sets.matchset import MatchBlock, Positions
+from cernis.results.sets.matchset import MatchBlock, MatchSet, Positions
 
 _NONE_KEPT = (
     "a query that is SELECT COUNT(*) alone, and matches='count', keep no matches: "
@@ -42,23 +42,25 @@ class CountedMatches:
         self.count_levels = count_levels
 
     @cached_property
-    def _numbers(self) -> list[int]:
-        return [n for each in self.taken for n in flatten_integers(each.counts).tolist()]
+    def _numbers(self) -> Integers:
+        none = np.empty(0, np.int64)
+        return join_integers([none, *(each.counts for each in self.taken)])
 
     def count(self) -> int:
-        return sum(self._numbers)
+        first = np.zeros(min(1, len(self._numbers)), np.int64)
+        return sum(add_up(self._numbers, first))
 
     def is_empty(self) -> bool:
         return not any(len(each.ends) for each in self.taken)
 
     def counts(self) -> tuple[Positions, list[int]]:
-        return self.arrays()[0], self._numbers
+        ends, numbers = self.arrays()
+        return ends, list_integers(numbers)
 
     def arrays(self) -> tuple[Positions, Integers]:
-        """Return the ends and the numbers of matches: int64 where all fit, else Python's."""
+        """Return the ends and the numbers of matches."""
         none = np.empty(0, np.int64)
-        ends = np.concatenate([none, *(each.ends for each in self.taken)])
-        return ends, np.concatenate([none, *(flatten_integers(e.counts) for e in self.taken)])
+        return np.concatenate([none, *(each.ends for each in self.taken)]), self._numbers
 
     def blocks(self, limit: int | None = None) -> Iterator[MatchBlock]:
         raise StateError(_NONE_KEPT)
@@ -71,3 +73,11 @@ class CountedMatches:
 
     def page(self, offset: int, n: int) -> MatchBlock:
         raise StateError(_NONE_KEPT)
+
+
+def read_counts(found: MatchSet) -> tuple[Positions, Integers]:
+    """Return the ends and the numbers of matches of any set."""
+    if isinstance(found, CountedMatches):
+        return found.arrays()
+    ends, numbers = found.counts()
+    return ends, to_integers(numbers)

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.residues import flatten_integers
 from cernis.engine.unary.aggregate import EndAggregates, is_compiled
 from cernis.engine.unary.arena import ArenaSegment
 from cernis.engine.unary.best import list_best
 from cernis.engine.unary.count import ArenaCounts, count_matches, count_within
 from cernis.engine.unary.enumerate import list_blocks
+from cernis.engine.words import list_integers
 from cernis.results.sets.matchset import MatchBlock, Positions
 from cernis.results.sets.rooted import RootedMatches
 from cernis.state import require
@@ -94,7 +94,7 @@ class CompactMatches(RootedMatches):
         found = recount.find_counts()
         roots = [segment.roots["end"] for segment in self._segments]
         require(np.array_equal(np.concatenate(roots), found.ends), "matches end elsewhere")
-        numbers = flatten_integers(found.counts).tolist()
+        numbers = list_integers(found.counts)
         sizes = np.cumsum([0, *map(len, roots)]).tolist()
         return [numbers[low:high] for low, high in pairwise(sizes)]
 

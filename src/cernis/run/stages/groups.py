@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.encoding.measure import read_numbers
-from cernis.engine.residues import add_up, flatten_integers, is_zero
 from cernis.engine.unary.aggregate import (
     EndAggregates,
     Measure,
@@ -34,6 +33,7 @@ from cernis.engine.unary.aggregate import (
     MeasuredPairs,
     join_found,
 )
+from cernis.engine.words import add_up, is_zero, list_integers
 from cernis.errors import DataError, StateError
 from cernis.events.column_types import common_type, is_text
 from cernis.events.evaluation.evaluate import compare
@@ -57,7 +57,7 @@ from cernis.results.formats.group_columns import (
     value_column,
 )
 from cernis.results.sets.correlated import CorrelatedMatches
-from cernis.results.sets.counted import CountedMatches
+from cernis.results.sets.counted import CountedMatches, read_counts
 from cernis.results.sets.matchset import ListedMatches, MatchBlock, MatchSet, pieces
 from cernis.results.terms.aggregate import evaluate
 from cernis.results.terms.distinct import make_hashable, number_distinct, write_value
@@ -319,8 +319,7 @@ class Grouper(ClosingStage):
     def add_matches(self, found: MatchSet) -> None:
         """Add matches: their numbers where nothing else is asked for, or else their values."""
         if not self.sources and not self.lists:
-            ends, numbers = found.counts()
-            counts = np.array(numbers, np.int64 if sum(numbers) < 2**63 else object)
+            ends, counts = read_counts(found)
             self.add_ends([EndAggregates(ends, counts)] if len(ends) else [])
             return
         measures = self._list_measures()
@@ -745,19 +744,19 @@ class Grouper(ClosingStage):
     def _read_ended(self, leaf: pred.Aggregate, ended: EndAggregates) -> pa.Array:
         """Return the values of an aggregate over the matches of each end."""
         if leaf.argument is None:
-            return number_column(flatten_integers(ended.counts))
+            return number_column(ended.counts)
         measure = ended.measures[self._find_source(leaf)]
         if leaf.function == "COUNT":
-            return number_column(flatten_integers(measure.pairs))
+            return number_column(measure.pairs)
         empty, scale = pa.array(is_zero(measure.pairs)), self._scale_of(leaf)
         match leaf.function:
             case "SUM":
                 assert measure.total is not None
-                column = number_column(flatten_integers(measure.total), scale)
+                column = number_column(measure.total, scale)
             case "AVG":
                 assert measure.total is not None
-                totals, pairs = map(flatten_integers, (measure.total, measure.pairs))
-                return average_column(totals.tolist(), pairs.tolist(), scale)
+                totals, pairs = map(list_integers, (measure.total, measure.pairs))
+                return average_column(totals, pairs, scale)
             case "MIN":
                 column = self._write_measured(measure.least, empty, leaf)
             case _:
