@@ -29,12 +29,19 @@ OLDEST   = tests/automata tests/cli tests/compiled tests/encoding tests/engine t
 	           tests/plan tests/rdf tests/results tests/run tests/views tests/test_public.py tests/test_output.py \
 	           --ignore tests/language/test_tables.py --ignore tests/cli/test_spark.py
 
-FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -m "" tests/run/test_detections.py tests/workbench tests/run/test_differential.py \
+FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -m ""
+FUZZED   = tests/run/test_detections.py tests/workbench tests/run/test_differential.py tests/run/test_arrows_and_gaps.py \
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py \
 	           tests/engine/rows tests/run/rows tests/streaming/test_row_stream.py tests/streaming/test_row_partitions.py tests/spark/test_row_groups.py
+# make fuzz-far: what compares any two events of a match: at once, in pieces that are frozen and
+# thawed, and with other clauses; then less of it on Spark, in slices, in batch and on streams
+FAR      = tests/run/test_arrows_and_gaps.py -k "values_across or clauses_around"
+FARTHER  = tests/spark/test_slices.py::test_guards_are_the_same_in_slices \
+	           tests/spark/test_answers.py::test_what_must_be_absent_agrees_with_the_oracle \
+	           tests/spark/test_streams.py::test_queries_of_all_kinds_agree_with_the_oracle
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock audit oldest nightly endless endless-live endless-spark demo test package lint types imports kernels unit fuzz exhaustive soak row-peers crash bench bench-peer site pages docs-check format web web-test clean
+.PHONY: help setup lock audit oldest nightly endless endless-live endless-spark demo test package lint types imports kernels unit fuzz fuzz-far exhaustive soak row-peers crash bench bench-peer site pages docs-check format web web-test clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -138,14 +145,18 @@ docs-check: $(VENV)/.dev ## Run every example in README.md and docs/
 fuzz: $(VENV)/.dev ## Long random runs: hostile input, then against the oracle (N=5000, or MINUTES=30)
 	@$(BIN)/python tests/fuzz/hostile.py --seconds $(HOSTILE) --seed $(SEED) --keep
 	@if [ -z "$(MINUTES)" ]; then \
-		$(FUZZ) -v; \
+		$(FUZZ) $(FUZZED) -v; \
 	else \
 		end=$$(( $$(date +%s) + 60 * $(MINUTES) - $(HOSTILE) )); round=0; \
 		while [ $$(date +%s) -lt $$end ]; do \
 			round=$$(( round + 1 )); echo "==> round $$round, $$(( (end - $$(date +%s)) / 60 )) minutes left"; \
-			$(FUZZ) -q || exit 1; \
+			$(FUZZ) $(FUZZED) -q || exit 1; \
 		done; \
 	fi
+
+fuzz-far: $(VENV)/.dev ## Random comparisons with any earlier event, against the oracle (N=5000)
+	@$(FUZZ) -v $(FAR)
+	@HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$$(( $(N) / 10 )) $(BIN)/pytest -v -m "" $(FARTHER)
 
 exhaustive: $(VENV)/.dev ## Every small query over every short stream, in CEQL and SPAseQ, against the oracle (NODES=4)
 	@$(BIN)/python tests/exhaustive/agreement.py --nodes $(NODES) --events $(EVENTS) --part $(PART)

@@ -343,6 +343,17 @@ def test_a_key_that_all_events_share_keeps_the_indexes_apart() -> None:
                 "fits the event before"
             ),
         ),
+        (
+            "A AS x ; B AS y FILTER x[p] <= 1.01 * y[p] AND x[p] >= 0.99 * y[p]",
+            "after x: one search tree over p",
+        ),
+        (
+            "A AS x ; B AS y ; C AS z FILTER y[p] < x[p] AND ABS(z[p] - x[p]) <= 0.01 * x[p]",
+            (
+                "after x: one search tree over (from p - 0.01 * p) to (up to p + 0.01 * p), once "
+                "y is there"
+            ),
+        ),
     ],
 )
 def test_ranges_ends_and_alternatives_have_an_index(formula: str, index: str) -> None:
@@ -389,12 +400,49 @@ def test_what_stands_between_the_events_of_a_star_is_named(separator: str, why: 
         ("A AS a ALL B AS b ALL C AS c", "a[k] = b[k] AND b[n] = c[n]"),
         ("A AS a ALL B AS b ALL C AS c", "ABS(a[p] - b[p]) < 5 AND b[p] < c[p]"),
         ("A AS a ALL B AS b ALL C AS c ALL D AS d", "b[p] > a[p] AND b[p] < c[p] AND b[k] = d[k]"),
+        ("A AS a ALL B AS b", "b[p] >= 0.99 * a[p] AND b[p] <= 1.01 * a[p]"),
+        (
+            "A AS a ALL B AS b ALL C AS c",
+            "b[p] <= 2.5 * a[p] AND b[p] >= 0.5 * a[p] AND a[k] = c[k]",
+        ),
     ],
 )
 def test_events_in_any_order_that_one_is_compared_with_have_no_candidates(
     formula: str, conditions: str
 ) -> None:
     assert cernis.query(f"SELECT * WHERE ({formula}) FILTER {conditions}").plan.undecided == ""
+
+
+@pytest.mark.parametrize(
+    ("formula", "conditions", "why"),
+    [
+        (
+            "A AS a ALL B AS b ALL C AS c",
+            "a[p] < b[p] AND b[p] < c[p] AND a[p] < c[p]",
+            "it closes a cycle with a[p] < b[p] and b[p] < c[p])",
+        ),
+        (
+            "A AS a ALL B AS b ALL C AS c ALL D AS d",
+            "a[p] < b[p] AND c[p] < d[p] AND b[p] < c[p]",
+            "; no event is compared with all others)",
+        ),
+        (
+            "A AS a ALL B AS b ALL C AS c",
+            "a[p] < b[p] AND b[p] != c[p]",
+            "; values that differ are no range)",
+        ),
+        (
+            "A AS a ALL A AS b ALL C AS c",
+            "a[p] < b[p] AND b[p] < c[p]",
+            "; one event may be two of them)",
+        ),
+    ],
+)
+def test_what_keeps_events_in_any_order_from_an_index_is_named(
+    formula: str, conditions: str, why: str
+) -> None:
+    said = entries(f"SELECT * FROM S WHERE ({formula}) FILTER {conditions}")
+    assert said["conditions"][-1].endswith(why)
 
 
 def test_three_events_in_any_order_are_compared_by_order() -> None:

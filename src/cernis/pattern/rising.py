@@ -13,10 +13,17 @@ from cernis.pattern import predicate as pred
 
 _STRICT = frozenset({"@BELOW", "@ABOVE"})
 _BOUNDS = frozenset({"@UP_TO", "@FROM"}) | _STRICT
+LARGEST = 1.7976931348623157e308
+"""The largest float that is not infinite."""
 
 
-def find_direction(attribute: pred.Attribute) -> tuple[str, bool] | None:
+def find_direction(
+    attribute: pred.Attribute, *, is_finite: bool = False
+) -> tuple[str, bool] | None:
     """Return the attribute that a value follows, and whether it rises with it; None: unknown.
+
+    A share of an infinite number is as wide as all numbers, so the ends of such a range rise only
+    among finite ones (`is_finite`), or among infinite ones.
 
     >>> share = pred.Arithmetic("*", pred.Literal(-0.5), pred.Attribute(("p",)))
     >>> find_direction(pred.Attribute(("(-0.5 * p)",), value=share))
@@ -28,7 +35,8 @@ def find_direction(attribute: pred.Attribute) -> tuple[str, bool] | None:
             case (pred.Reference(attribute=inner), pred.Literal()) if term.function in _BOUNDS:
                 return find_direction(inner)
             case (pred.Reference(attribute=inner), pred.Reference(attribute=limit)):
-                is_share = term.function in _STRICT and _is_share(limit.own_value, inner.own_value)
+                follows = is_finite or term.function in _STRICT
+                is_share = follows and _is_share(limit.own_value, inner.own_value)
                 return find_direction(inner) if is_share else None
         return None
     return None if term is not None else _follow(attribute.own_value)

@@ -33,7 +33,12 @@ from cernis.pattern import formula as cel
 from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.plan.apart import find_conditions_apart
-from cernis.plan.joins import EventJoin, recognize_join, recognize_star
+from cernis.plan.joins import (
+    EventJoin,
+    explain_any_order,
+    recognize_join,
+    recognize_star,
+)
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,7 @@ def plan_correlated(
         unique = all(names & selected for names in star.own)
         return Correlated(star.pcea, True, unique, star.verdicts, drawn=found.pcea)
     if not found.exact:
+        found = replace(found, verdicts=explain_any_order(pattern.formula, found.verdicts))
         crossed = _compare_across(pattern, selected, unindexed, scopes, broken)
         if crossed is not None:
             return crossed

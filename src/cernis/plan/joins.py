@@ -16,12 +16,13 @@ from cernis.automata.correlated.between import KIND_OF, How, Verdict
 from cernis.automata.correlated.classes import Key, close_equalities
 from cernis.automata.correlated.exclusion import are_exclusive_tests
 from cernis.automata.correlated.hierarchical import JoinAtom
-from cernis.automata.correlated.middles import FarPair, PairLinks, Ray
+from cernis.automata.correlated.middles import FarPair, PairLinks, Ray, find_path
 from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, Unindexed
 from cernis.automata.unary.cea import Test, conjoin
 from cernis.automata.unary.construct import build_test, build_type_test
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.waits import find_bound
 from cernis.pattern.write import write_condition
 
 _MOST_IN_ANY_ORDER = 4
@@ -100,7 +101,7 @@ def recognize_star(formula: cel.Formula, unindexed: Unindexed) -> StarInAnyOrder
     found = [_read_single(part) for part in body.parts] if isinstance(body, cel.All) else []
     atoms = [atom for atom in found if atom is not None]
     owner = {name: i for i, atom in enumerate(atoms) for name in atom.names}
-    is_small = len(found) == len(atoms) and 3 <= len(atoms) <= _MOST_IN_ANY_ORDER
+    is_small = len(found) == len(atoms) and 2 <= len(atoms) <= _MOST_IN_ANY_ORDER
     if not is_small or len(owner) < sum(len({*a.names}) for a in atoms):
         return None
     tests: list[Test] = [build_type_test(atom.event) for atom in atoms]
@@ -132,6 +133,39 @@ def recognize_star(formula: cel.Formula, unindexed: Unindexed) -> StarInAnyOrder
             verdicts = tuple(_judge(c, "in any order") for c in conditions)
             return StarInAnyOrder(pcea, verdicts, tuple(frozenset(a.names) for a in atoms))
     return None
+
+
+def explain_any_order(formula: cel.Formula, verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
+    """Return the verdicts; of events in any order, they say what keeps conditions from an index."""
+    body, conditions = _strip_filters(formula)
+    parts = body.parts if isinstance(body, cel.All) else ()
+    owner = {name: i for i, part in enumerate(parts) for name in find_bound(part)}
+    texts, pairs = list[str](), dict[str, FarPair]()
+    for number, condition in enumerate(conditions):
+        texts.append(write_condition(condition))
+        if isinstance(condition, pred.Compare) and {*_names(condition)} <= owner.keys():
+            one, other = (owner[name] for name in _names(condition))
+            pairs[texts[-1]] = FarPair(((), number), one, other, "", condition.op, "")
+    compared = {frozenset((pair.first, pair.last)) for pair in pairs.values()}
+    every, atoms = range(len(parts)), [atom.event.type for atom in map(_read_single, parts) if atom]
+    has_centre = any(all({i, j} in compared for j in every if j != i) for i in every)
+    found = []
+    for verdict in verdicts:
+        pair = pairs.get(verdict.text)
+        if verdict.how is How.CANDIDATE and pair is not None:
+            others = [o for o in pairs.values() if {o.first, o.last} != {pair.first, pair.last}]
+            path = [texts[each.location[1]] for each in find_path(others, pair.first, pair.last)]
+            if path:
+                why = f"; it closes a cycle with {' and '.join(path)}"
+            elif pair.op == "!=":
+                why = "; values that differ are no range"
+            elif not has_centre:
+                why = "; no event is compared with all others"
+            else:
+                why = "; one event may be two of them" if len({*atoms}) < len(atoms) else ""
+            verdict = replace(verdict, why=f"{verdict.why}{why}")
+        found.append(verdict)
+    return tuple(found)
 
 
 def _link_centre(

@@ -204,8 +204,8 @@ class Plan:
             if is_bounded(leaf) and Kind.INT in list_kinds(schema, _list_sources(leaf))
             for side in (leaf.left, leaf.right)
         )
-        spans = {name for tables in self._tables for name in tables.spans}
-        wide |= {name for name in spans if self._may_be_wide(name, schema)}
+        ends = {name for tables in self._tables for name in tables.ends}
+        wide |= {name for name in ends if self._may_be_wide(name, schema)}
         unordered = find_unordered(schema) if self._tables else frozenset()
         opposites = {
             name

@@ -537,7 +537,7 @@ class CorrelatedFeed(Feed):
             tables.ordered,
             tables.ordered_pairs,
             calculated,
-            (tables.one_word - plan.unindexed.wide) | tables.spans,
+            (tables.one_word - plan.unindexed.wide) | tables.ends,
         )
         self._time = OrderValues([TIME])
         self._moment = (0, 0, -1)

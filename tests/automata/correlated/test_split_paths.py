@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from random import Random
 
+import pyarrow as pa
 import pytest
 
 import cernis
@@ -55,6 +57,17 @@ def test_what_may_be_left_out_has_a_path_without_it() -> None:
     assert list_steps(made.pcea) == ["-0", "-3", "01", "34", "42"]
     assert made.paths == ({2: ()}, {0: (3,), 1: (4,), 2: (2,)})
     assert made.pcea.finals == {1, 2}
+
+
+def test_all_finite_numbers_are_within_a_share_of_an_infinite_one() -> None:
+    query = cernis.query(
+        "SELECT * WHERE (A AS a ; B AS b ; C AS c) "
+        "FILTER b[p] < a[p] AND ABS(c[p] - a[p]) <= 0.01 * a[p]"
+    )
+    assert query.plan.undecided == ""
+    prices = [100.0, inf, 7.0, 100.5, inf, -inf, nan]
+    events = pa.table({"type": [*"AABCCCC"], "p": prices})
+    assert sorted((m.start, m.end) for m in query.run(events)) == [(0, 3), (1, 3), (1, 5)]
 
 
 def test_a_round_around_the_star_leads_to_both_centres_from_both_ends() -> None:

@@ -310,11 +310,9 @@ class FilterConditions:
                     if obstacle:
                         full = obstacle
                         continue
-                    added = add_comparison(link, earlier_name, op, later_name)
+                    added = add_comparison(link, earlier_name, op, later_name, self.unindexed)
                     if self.is_gap(leaf) and leaf.left.variable in later:
                         added = _add_gap(link, leaf, added)
-                    elif earlier_name in self.unindexed.wide and is_range(added):
-                        full = "a range leaves whole numbers beyond 2⁵³ open"
                     if not isinstance(added, str) and added.asks_recent and self.in_part:
                         added = "the gap stands in a part with a WITHIN"
                     if isinstance(added, str):
@@ -355,7 +353,9 @@ def _find_comparisons(
         yield b, pred.MIRRORED[leaf.op], a
 
 
-def add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> Link | str:
+def add_comparison(
+    link: Link, earlier: str, op: pred.Operator, later: str, unindexed: Unindexed
+) -> Link | str:
     """Return the link with one more comparison, or why it has no room."""
     match op:
         case "=":
@@ -376,28 +376,30 @@ def add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> L
             order = Ordered(earlier, op, later)
             if order in link.ordered:
                 return link
-            if link.ordered and not _makes_range(link, order):
-                return "the same events are compared by order already"
+            obstacle = _find_range_obstacle(link, order, unindexed) if link.ordered else ""
+            if obstacle:
+                return obstacle
             if link.gap is not None and link.gap.least:
                 return "the gap has a least length"
             if link.gap is not None and link.since is not None:
                 return "the gap stands in a part with a WITHIN"
             if link.different:
                 return "the same events must differ already"
-            return replace(link, ordered=(*link.ordered, order))
+            both = sorted((*link.ordered, order), key=lambda one: one.op, reverse=True)
+            return replace(link, ordered=tuple(both))
 
 
-def is_range(link: Link | str) -> bool:
-    """Whether a comparison has been added, and made an order a range with two ends."""
-    return not isinstance(link, str) and link.is_range
-
-
-def _makes_range(link: Link, order: Ordered) -> bool:
-    """Whether an order gives a range of numbers its upper end."""
-    (known, *others) = link.ordered
-    is_plain = not others and link.gap is None and link.arrow is None
-    same = known.earlier == order.earlier and known.earlier.endswith(pred.NUMBER)
-    return is_plain and same and (known.op, order.op) == (">=", "<=")
+def _find_range_obstacle(link: Link, order: Ordered, unindexed: Unindexed) -> str:
+    """Return why an order is not the other end of a range, \"\" if it is."""
+    known, is_plain = link.ordered[0], link.gap is None and link.arrow is None
+    is_number = known.earlier.endswith(pred.NUMBER)
+    same = len(link.ordered) == 1 and known.earlier == order.earlier
+    if not same or not is_plain or {known.op, order.op} != {">=", "<="}:
+        return "the same events are compared by order already"
+    if unindexed.far and not is_number:
+        return "the same events are compared by order already"
+    ends = {known.earlier} if is_number else {known.later, order.later}
+    return "a range leaves whole numbers beyond 2⁵³ open" if ends & unindexed.wide else ""
 
 
 def _add_gap(link: Link, leaf: pred.Compare, ordered: Link | str) -> Link | str:

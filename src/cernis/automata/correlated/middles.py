@@ -33,11 +33,12 @@ Cost contract: a few transitions for each pair of events; searches of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 
-from cernis.automata.correlated.between import KIND_OF, How, Verdict, add_comparison, is_range
+from cernis.automata.correlated.between import KIND_OF, How, Verdict, add_comparison
 from cernis.automata.correlated.pcea import (
     ANY_LINK,
     PCEA,
@@ -49,11 +50,12 @@ from cernis.automata.correlated.pcea import (
     Transition,
     Unindexed,
 )
-from cernis.automata.correlated.split_paths import split_paths
+from cernis.automata.correlated.split_paths import SplitPaths, split_centre, split_paths
+from cernis.automata.unary.cea import Is
 from cernis.automata.unary.tidy import find_reachable
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.rising import find_direction
+from cernis.pattern.rising import LARGEST, find_direction
 from cernis.pattern.waits import Location, Path
 
 Equal = tuple[tuple[str, str], ...]
@@ -209,12 +211,14 @@ def gather_middles(
         for pair in own if is_left else ():
             if not unindexed.explain(pair.op, pair.earlier, pair.later):
                 pairs.setdefault(pair.first, {}).setdefault(pair.last, []).append(pair)
-    conditions = _Conditions(pcea, graph, pairs)
+    conditions, ends = _Conditions(pcea, graph, pairs), PairLinks(formula, unindexed)
     best, locations = GatheredMiddles(pcea, {}), {pair.location for pair in conditions.far}
-    for splits, inner_first in ((False, True), (False, False), (True, True), (True, False)):
-        if best.verdicts.keys() < locations:
-            one = conditions.split_paths() if splits else conditions
-            made = _gather(one, formula, verdicts, unindexed, inner_first)
+    for finite, splits, inner_first in product((False, True), (False, True), (True, False)):
+        if best.verdicts.keys() < locations and (not finite or ends.shares):
+            one = conditions.split_shares(ends) if finite else conditions
+            one = one.split_paths() if splits else one
+            links = PairLinks(formula, unindexed, is_finite=finite)
+            made = _gather(one, links, verdicts, inner_first)
             best = max(best, made, key=lambda each: len(each.verdicts))
     left = (pair for pair in conditions.far if pair.location not in best.verdicts)
     return replace(best, left=_explain_left(pcea, graph, compared, left, verdicts))
@@ -247,10 +251,35 @@ class _Conditions:
             found = made
         return found
 
+    def split_shares(self, ends: PairLinks) -> _Conditions:
+        """Return the automaton with a path of their own for centres that are infinite.
+
+        That is, where a range is a share of a centre wide: it then has all numbers.
+        """
+        found = self
+        for centre, lasts in sorted(self.pairs.items()):
+            pairs = (pair for own in lasts.values() for pair in own)
+            names = {ends.shares[pair.earlier] for pair in pairs if pair.earlier in ends.shares}
+            if len(names) == 1:
+                value, most = pred.Attribute.named(*names), pred.Literal(LARGEST)
+                tests = (
+                    Is(pred.Comparison("<=", value, most)),
+                    Is(pred.Comparison(">", value, most)),
+                )
+                found = found._split(centre, partial(split_centre, tests=tests)) or found
+        return found
+
     def _split_path(self, centre: int) -> _Conditions | None:
+        return self._split(centre, split_paths)
+
+    def _split(
+        self,
+        centre: int,
+        split: Callable[[PCEA, int, frozenset[int], int], SplitPaths | None],
+    ) -> _Conditions | None:
         last = max(self.pairs[centre], key=lambda state: self.graph.count_before(state, centre))
         between = self.graph.find_between(centre, last)
-        made = split_paths(self.pcea, centre, between, last)
+        made = split(self.pcea, centre, between, last)
         if made is None:
             return None
         pairs: dict[int, dict[int, list[FarPair]]] = {}
@@ -268,14 +297,13 @@ class _Conditions:
 
 def _gather(
     conditions: _Conditions,
-    formula: cel.Formula,
+    ends: PairLinks,
     verdicts: Mapping[Location, Verdict],
-    unindexed: Unindexed,
     inner_first: bool,
 ) -> GatheredMiddles:
     """Return the automaton with the stars that can be gathered, inner ones first or last."""
     pcea, graph, pairs = conditions.pcea, conditions.graph, conditions.pairs
-    ends, equal = PairLinks(formula, unindexed), [pair for pair in conditions.far if pair.op == "="]
+    equal = [pair for pair in conditions.far if pair.op == "="]
     made, arrows = pcea, frozenset[str]()
     judged, begun = dict[FarPair, Verdict](), set[int]()
     spans = {
@@ -358,7 +386,7 @@ def _explain_left(
     for pair in left:
         known = verdicts[pair.location]
         others = [each for each in compared if {each.first, each.last} != {pair.first, pair.last}]
-        path = _find_path(others, pair.first, pair.last)
+        path = find_path(others, pair.first, pair.last)
         crossing = [each for each in others if graph.do_cross(each, pair)]
         texts = " and ".join(verdicts[each.location].text for each in path or crossing[:1])
         why = f"it {'closes a cycle with' if path else 'crosses'} {texts}" if texts else ""
@@ -398,7 +426,7 @@ def _find_obstacle(
     return ""
 
 
-def _find_path(compared: list[FarPair], first: int, last: int) -> list[FarPair]:
+def find_path(compared: list[FarPair], first: int, last: int) -> list[FarPair]:
     """Return comparisons that lead from one state to another; empty: none do."""
     paths: dict[int, list[FarPair]] = {first: []}
     waiting = [first]
@@ -599,27 +627,42 @@ def _choose_rays(rays: list[Ray]) -> Iterator[tuple[Ray, ...]]:
 
 
 class PairLinks:
-    """Puts conditions between two events on a link, as many as an index decides."""
+    """Puts conditions between two events on a link, as many as an index decides.
 
-    def __init__(self, formula: cel.Formula, unindexed: Unindexed) -> None:
+    `is_finite`: states have events with finite values alone, or with infinite ones.
+    """
+
+    def __init__(
+        self, formula: cel.Formula, unindexed: Unindexed, *, is_finite: bool = False
+    ) -> None:
         self.unindexed = unindexed
         filters = [node for node in cel.walk(formula) if isinstance(node, cel.Filter)]
         leaves = [leaf for node in filters for leaf in pred.leaves(node.condition)]
         sides = [
             s for leaf in leaves if isinstance(leaf, pred.Compare) for s in (leaf.left, leaf.right)
         ]
-        self.directions = {s.attribute.name: find_direction(s.attribute) for s in sides}
+        attributes = {side.attribute.name: side.attribute for side in sides}
+        directions = {
+            name: (find_direction(own), find_direction(own, is_finite=True))
+            for name, own in attributes.items()
+        }
+        self.directions = {name: both[is_finite] for name, both in directions.items()}
+        self.shares = {
+            name: finite[0]
+            for name, (any_, finite) in directions.items()
+            if any_ is None and finite is not None
+        }
+        """The ends of ranges that rise if values are finite, and the attributes of these values."""
 
     def link_pairs(self, pairs: list[FarPair], link: Link) -> tuple[Link, list[FarPair]]:
         """Return a link that decides conditions between the same events, and those in it."""
         linked = []
         by_kind = sorted(pairs, key=lambda each: (each.op != "=", each.op == "!=", each.location))
         for pair in by_kind:
-            added = add_comparison(link, pair.earlier, pair.op, pair.later)
+            added = add_comparison(link, pair.earlier, pair.op, pair.later, self.unindexed)
             if isinstance(added, str):
                 added = self.make_span(link, pair) or added
-            is_wide = is_range(added) and pair.earlier in self.unindexed.wide
-            if not isinstance(added, str) and not is_wide:
+            if not isinstance(added, str):
                 link = added
                 linked.append(pair)
         return link, linked

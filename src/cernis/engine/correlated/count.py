@@ -231,9 +231,9 @@ def _find_ranges(words, operator, asked, begin, end):
         if one == r.IN_SPAN:
             begin[i] = search(low, low, first, last, (asked[i, 1], _FIRST), False)
             upper = asked[i, 0], _LAST
-        elif one == r.IN_GAP:
+        elif one == r.IN_GAP or one == r.IN_ENDS:
             begin[i] = search(high, low, first, last, (asked[i, 0], _FIRST), False)
-            upper = asked[i, 1], _LAST
+            upper = asked[i, 1], _LAST if one == r.IN_GAP else np.int64(0)
         elif one in (r.GREATER, r.GREATER_EQUAL, r.EQUAL):
             begin[i] = search(high, low, first, last, upper, one == r.GREATER)
         if one not in (r.GREATER, r.GREATER_EQUAL):
@@ -368,7 +368,10 @@ class _StarCounter:
         names = [self.tables.ordered.index(order.later) for order in link.ordered]
         high = self._read_facts((HIGH, names[0]))[vertex]
         if link.is_range:
-            return np.stack([high, self._read_facts((HIGH, names[1]))[vertex]], axis=1)
+            low = self._read_facts((HIGH, names[1]))[vertex]
+            is_number = np.maximum(high, low) <= r.LARGEST_NUMBER
+            alike = is_number | (high >> r.KIND_BITS == low >> r.KIND_BITS)
+            return np.stack([np.where(alike, high, r.NOTHING), low], axis=1)
         low = self._read_facts((LOW, names[0]))[vertex]
         if link.is_span:
             lower, upper = find_ends(link)

@@ -137,8 +137,11 @@ def ask_ends(tables, events, now, link):
     """Return the two words that an event asks for by an order; NOTHING: it has no value."""
     column, operator = tables.link_ordered[link], tables.links.operator[link]
     high, low = events.high[column, now.at], events.low[column, now.at]
-    if operator == r.IN_GAP:
+    if operator == r.IN_GAP or operator >= r.IN_ENDS:
         low = events.high[tables.link_upper[link], now.at]
+        numbers = high <= r.LARGEST_NUMBER and low <= r.LARGEST_NUMBER
+        if not numbers and high >> r.KIND_BITS != low >> r.KIND_BITS:
+            high = r.NOTHING
     elif operator == r.IN_SPAN:
         return span_ends(tables, link, high, low)
     return high, low

@@ -53,6 +53,7 @@ from cernis.engine.dag.records import (
 )
 from cernis.engine.dag.unlike import MOST_VALUES, sequences
 from cernis.pattern.formula import Gap, Unit
+from cernis.pattern.predicate import NUMBER
 from cernis.pattern.write import write_gap
 
 Column = tuple[str, ...]
@@ -323,17 +324,15 @@ class CorrelatedTables:
         far = [(a.attribute, a.other_attribute) for a in apart if a.op in _ORDERS]
         self.ordered_pairs = tuple(dict.fromkeys([*((o.earlier, o.later) for o in orders), *far]))
         self.ordered = tuple(dict.fromkeys(name for pair in self.ordered_pairs for name in pair))
-        self.one_word = frozenset(
-            name
-            for link in (*_links_of(pcea), *_list_fits(pcea))
-            if link.is_range and link.ray is None
-            for order in link.ordered
-            for name in (order.earlier, order.later)
-        )
-        """The attributes of ranges: trees compare their first words alone."""
+        links = [link for link in (*_links_of(pcea), *_list_fits(pcea)) if link.ray is None]
+        ranges = [order for link in links if link.is_range for order in link.ordered]
+        numbers = [order for order in ranges if order.earlier.endswith(NUMBER)]
+        self.one_word = frozenset(name for o in numbers for name in (o.earlier, o.later))
+        """The numbers of ranges of differences: trees compare their first words alone."""
         spans = [link for link in (*_links_of(pcea), *_list_fits(pcea)) if link.is_span]
-        self.spans = frozenset(order.earlier for link in spans for order in link.ordered)
-        """The attributes of earlier events between which a value lies: of those, too."""
+        self.ends = frozenset(order.earlier for link in spans for order in link.ordered)
+        self.ends |= {order.later for order in ranges if not order.earlier.endswith(NUMBER)}
+        """The ends of other ranges: trees compare the first words of those, too."""
         unequal = [(a.attribute, a.other_attribute) for a in apart if a.op == "!="]
         self.different = tuple(
             dict.fromkeys([*(p for link in _links_of(pcea) for p in link.different), *unequal])
@@ -388,7 +387,7 @@ class CorrelatedTables:
     @property
     def has_far_links(self) -> bool:
         """Whether links decide what versions before this one left to candidates."""
-        return self.has_middles or bool(self.spans)
+        return self.has_middles or bool(self.ends)
 
     @property
     def counts_positions(self) -> bool:
@@ -825,7 +824,7 @@ def find_operator(link: Link, order: Ordered | None) -> int:
     if link.is_next:
         return EQUAL
     if order is not None:
-        if link.is_range and link.ray is not None:
+        if link.is_range and (link.ray is not None or not order.earlier.endswith(NUMBER)):
             one, other = (each.op in ("<", ">") for each in link.ordered)
             return IN_ENDS + 2 * one + other
         return IN_SPAN if link.is_span else IN_GAP if link.is_range else OPERATORS[order.op]

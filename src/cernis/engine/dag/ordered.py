@@ -296,6 +296,9 @@ def _lies_outside(branch, operator, high, low, to_left):
         return branch["high"] < high if to_left else branch["high"] > low
     if operator == r.IN_SPAN:
         return branch["low"] < low if to_left else branch["high"] > high
+    if operator >= r.IN_ENDS:
+        is_right = is_beyond(branch, operator, high, low)
+        return is_right != to_left and not is_in_range(branch, operator, high, low)
     if to_left == (operator in (r.GREATER, r.GREATER_EQUAL)):
         return not is_in_range(branch, operator, high, low)
     h = branch["high"]
