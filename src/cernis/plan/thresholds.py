@@ -38,14 +38,8 @@ text='SUM(x[v]) < 9')
     """
     if any(isinstance(node, cel.All) for node in cel.walk(formula)):
         return None  # an event may serve two parts, and counts once
-    while isinstance(formula, cel.Filter | cel.PartitionBy | cel.As | cel.Within):
-        if isinstance(formula, cel.Filter):
-            for condition in pred.conjuncts(formula.condition):
-                found = _read_threshold(condition)
-                if found is not None:
-                    return found
-        formula = formula.body
-    return None
+    _, conditions = cel.take_off(formula, cel.PartitionBy, cel.As, cel.Within)
+    return next(filter(None, map(_read_threshold, conditions)), None)
 
 
 def can_list_by_weight(pcea: PCEA) -> bool:
