@@ -57,7 +57,7 @@ class _JoinedEvent:
 
 def recognize_join(formula: cel.Formula) -> EventJoin | None:
     """Return the formula as a join, if it is one."""
-    body, conditions = _strip_filters(formula)
+    body, conditions = cel.take_off(formula)
     if not isinstance(body, cel.All) or any(not _is_simple(c) for c in conditions):
         return None
     found = [_read_single(part) for part in body.parts]
@@ -97,7 +97,7 @@ class StarInAnyOrder:
 
 def recognize_star(formula: cel.Formula, unindexed: Unindexed) -> StarInAnyOrder | None:
     """Return the automaton of events in any order, one of which is compared with all others."""
-    body, conditions = _strip_filters(formula)
+    body, conditions = cel.take_off(formula)
     found = [_read_single(part) for part in body.parts] if isinstance(body, cel.All) else []
     atoms = [atom for atom in found if atom is not None]
     owner = {name: i for i, atom in enumerate(atoms) for name in atom.names}
@@ -137,7 +137,7 @@ def recognize_star(formula: cel.Formula, unindexed: Unindexed) -> StarInAnyOrder
 
 def explain_any_order(formula: cel.Formula, verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
     """Return the verdicts; of events in any order, they say what keeps conditions from an index."""
-    body, conditions = _strip_filters(formula)
+    body, conditions = cel.take_off(formula)
     parts = body.parts if isinstance(body, cel.All) else ()
     owner = {name: i for i, part in enumerate(parts) for name in find_bound(part)}
     texts, pairs = list[str](), dict[str, FarPair]()
@@ -225,14 +225,6 @@ def _link_event(
 
 def _are_apart(tests: list[Test]) -> bool:
     return all(are_exclusive_tests(*pair) for pair in combinations(tests, 2))
-
-
-def _strip_filters(formula: cel.Formula) -> tuple[cel.Formula, list[pred.Condition]]:
-    conditions: list[pred.Condition] = []
-    while isinstance(formula, cel.Filter):
-        conditions += pred.conjuncts(formula.condition)
-        formula = formula.body
-    return formula, conditions
 
 
 def _is_simple(condition: pred.Condition) -> bool:

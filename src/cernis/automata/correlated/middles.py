@@ -636,8 +636,7 @@ class PairLinks:
         self, formula: cel.Formula, unindexed: Unindexed, *, is_finite: bool = False
     ) -> None:
         self.unindexed = unindexed
-        filters = [node for node in cel.walk(formula) if isinstance(node, cel.Filter)]
-        leaves = [leaf for node in filters for leaf in pred.leaves(node.condition)]
+        leaves = cel.list_leaves(cel.walk(formula))
         sides = [
             s for leaf in leaves if isinstance(leaf, pred.Compare) for s in (leaf.left, leaf.right)
         ]
