@@ -15,7 +15,7 @@ import pytest
 import cernis
 from cernis.engine.spans import count_distinct, fold_spans
 from cernis.engine.unary.run_sums import PartSums, SumBound
-from cernis.engine.unary.thresholds import ALONE, NOTHING, RunThresholds
+from cernis.engine.unary.thresholds import ALONE, NOTHING, RunEnds, RunThresholds
 from tools.cases.differential import assert_agrees
 from tools.cases.tables import make_table
 
@@ -59,15 +59,26 @@ VALUES = """START AS b, COUNT(*) AS m, COUNT(x[a]) AS n, COUNT(DISTINCT x[a]) AS
     MAX(x[s]) AS t, AVG(x[a]) - MIN(x[a]) AS h, END - START AS w"""
 
 
+BODIES = {
+    "E": ("E", "*"),
+    "(E OR F)": ("E", "F", "COUNT(F) AS p, SUM(F[c]) AS q, COUNT(*) AS r"),
+    "(E AS y OR F)": ("y, F", "F"),
+    "(E FILTER E[b = 1])": ("E",),
+    "((E FILTER E[b = 1]) AS y OR (E FILTER E[b = 2]) AS z)": ("z", "COUNT(y) AS p, COUNT(*) AS r"),
+}
+"""What is repeated, with variables that may be shown of it."""
+
+
 def make_query(rng: random.Random) -> str:
     strategy = rng.choice(STRATEGIES)
     rounds = rng.choice(["->+", ":+", ":{2,}", "->{3,}"] + ["+", "{2,}"] * (strategy != ""))
-    body = rng.choice(["E", "E", "(E OR F)", "(E FILTER E[b = 1])"])
+    body = rng.choice([*BODIES])
     counts = rng.sample(COUNTS, rng.randint(1, 2))
-    if not any("DISTINCT" in each or "x[a]" in each for each in counts):
+    needs = not any("DISTINCT" in each or "x[a]" in each for each in counts)
+    if needs and (strategy == "" or rng.random() < 0.5):
         counts.append("COUNT(DISTINCT x[a]) >= {n}")
     condition = " AND ".join(each.format(n=rng.randint(1, 3)) for each in counts)
-    shown = rng.choice(["*", "x", "COUNT(x) AS n", "NONE", VALUES])
+    shown = rng.choice(["*", "x", "COUNT(x) AS n", "NONE", VALUES, *BODIES[body]])
     clauses = [
         rng.choice(["PARTITION BY [k]", ""]),
         rng.choice(["WITHIN 4 SECONDS", "WITHIN 5 EVENTS", "WITHIN 3 [t]"]),
@@ -196,32 +207,71 @@ def test_a_burst_costs_its_events() -> None:
         cernis.query(text.format("")).run(events, budget=40_000).count()
 
 
+LONG = 20_000
+
+
+def make_long_stream() -> pa.Table:
+    """Return events of two keys, of which each reaches back over 6,000 of its own."""
+    steps = range(LONG)
+    columns = {
+        "type": ["F" if i % 3 else "E" for i in steps],
+        "ts": [100 * i for i in steps],
+        "k": [i % 2 for i in steps],
+        "t": [i % 977 for i in steps],
+        "v": [float(i % 50) for i in steps],
+    }
+    return pa.table(columns)
+
+
 def test_matches_of_long_runs_share_their_events() -> None:
     """Listed, each of 20,000 calls would have 6,000 events: four gigabytes."""
-    n = 20_000
-    table = pa.table(
-        {
-            "ts": pa.array(range(0, 100 * n, 100)),
-            "k": [i % 2 for i in range(n)],
-            "t": [i % 977 for i in range(n)],
-            "v": [float(i % 50) for i in range(n)],
-        }
-    )
-    text = """
+    table = make_long_stream()
+    query = cernis.query("""
         SELECT MAX START AS b, COUNT(x) AS n, SUM(x[v]) AS s, COUNT(DISTINCT x[t]) AS d,
-            MIN(x[v]) AS l
-        FROM E WHERE {} AS x FILTER {} PARTITION BY [k] WITHIN 10 MINUTES
-    """
-    query = cernis.query(text.format("E+", "COUNT(DISTINCT x[t]) >= 4"))
-    found = query.run({"E": table}).to_arrow()
-    assert found.num_rows == n - 6
-    last = found.slice(n - 7).to_pylist()[0]
-    kept = range(n - 1, n - 6002, -2)
+            MIN(x[v]) AS l, COUNT(F) AS f
+        FROM S WHERE (E OR F)+ AS x FILTER COUNT(DISTINCT x[t]) >= 4
+        PARTITION BY [k] WITHIN 10 MINUTES
+    """)
+    found = query.run(table).to_arrow()
+    assert found.num_rows == LONG - 6
+    last = found.slice(LONG - 7).to_pylist()[0]
+    kept = range(LONG - 1, LONG - 6002, -2)
     assert (last["b"], last["n"], last["d"]) == (100 * kept[-1], len(kept), 977)
     assert last["s"] == sum(i % 50 for i in kept)
     assert last["l"] == min(i % 50 for i in kept)
+    assert last["f"] == sum(1 for i in kept if i % 3)
     rest = query.session()
-    assert sum(rest.push({"E": table.slice(at, 999)}).count() for at in range(0, n, 999)) == n - 6
+    pushed = (rest.push(table.slice(at, 999)).count() for at in range(0, LONG, 999))
+    assert sum(pushed) == LONG - 6
+
+
+@pytest.mark.parametrize(
+    ("query", "matches"),
+    [
+        ("MAX {} WHERE (E OR F){{3,}} AS x", LONG - 4),
+        ("MAX {} WHERE (E OR F)+ AS x FILTER COUNT(x) >= 3", LONG - 4),
+        ("NEXT {} WHERE (E OR F)+ AS x FILTER COUNT(x) >= 300", LONG - 598),
+        ("LAST {} WHERE (E AS y OR F)+ AS x FILTER SUM(x[v]) >= 100 AND x[v >= 0]", LONG - 19),
+        ("MAX {} WHERE (E OR F)->+ AS x FILTER AVG(x[v]) > 20", LONG - 21),
+        ("MAX {} WHERE (E OR F)->+ AS x FILTER MIN(x[v]) >= 0 AND MAX(x[v]) >= 48", LONG - 48),
+        ("LONGEST {} WHERE (E OR F)+ AS x FILTER COUNT(DISTINCT x[t]) >= 4", LONG - 6000),
+        ("LONGEST {} WHERE (E OR F){{3,}} AS x", LONG - 6000),
+    ],
+)
+def test_windows_of_many_events_cost_no_list_for_each_match(query: str, matches: int) -> None:
+    text = f"SELECT {query.format('COUNT(x) AS n')} PARTITION BY [k] WITHIN 10 MINUTES"
+    found = cernis.query(text).run(make_long_stream(), budget=0).to_arrow()
+    assert found.num_rows == matches
+    assert found.column("n").to_pylist()[-1] > 2900
+
+
+def test_alternatives_that_an_event_may_both_fit_are_no_runs() -> None:
+    text = "SELECT MAX * WHERE ((E FILTER E[{}]) AS y OR (E FILTER E[{}]) AS z)+ WITHIN 1 SECOND"
+    assert cernis.query(text.format("a > 1", "a > 2")).plan.runs is None
+    assert cernis.query(text.format("a > 1", "a < 1")).plan.runs is not None
+    assert cernis.query("SELECT MAX * WHERE (E OR * AS z)+").plan.runs is None
+    assert cernis.query("SELECT MAX * WHERE (E OR F AS z)+").plan.runs is not None
+    assert cernis.query("SELECT MAX * WHERE (E FILTER E[a] < E[b])+").plan.runs is None
 
 
 @pytest.mark.parametrize("combine", [np.add, np.fmin, np.maximum])
@@ -266,11 +316,16 @@ def test_thresholds_forget_and_renumber() -> None:
     runs = RunThresholds([2, 1])
     codes = np.array([[0, 1, 0, 1], [ALONE, NOTHING, ALONE, ALONE]])
     runs.begin(0, codes)
-    keys, starts = np.array([0, 5, 0, 5]), np.array([0, 1, 0, 1])
-    assert not runs.decide(keys, starts, np.arange(4)).any()
+    keys, starts, zeros = np.array([0, 5, 0, 5]), np.array([0, 1, 0, 1]), np.zeros(4, np.int64)
+    kept, _ = runs.add(RunEnds(keys, starts, np.arange(4), zeros, zeros, np.arange(4)))
+    assert not kept.any()
     runs.keep_keys(np.array([5]))
     runs.begin(4, np.array([[2], [NOTHING]]))
-    assert runs.decide(np.array([0]), np.array([1]), np.array([4])).tolist() == [True]
-    assert runs.find_latest(np.array([4])).tolist() == [3]
+    last = RunEnds(*(np.array([number]) for number in (0, 1, 4, 0, 0, 9)))
+    kept, latest = runs.add(last)
+    assert (kept.tolist(), latest.tolist()) == ([True], [3])
+    segment = runs.take(last, latest)
+    assert (segment.ends.tolist(), segment.label) == ([4], -1)
+    assert segment.list_events(segment.first).label.tolist() == [1, 3, 9]
     runs.forget_before(4)
-    assert runs.entries[0].tolist() == [4]
+    assert runs.entries.position.tolist() == [4]

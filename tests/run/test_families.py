@@ -32,6 +32,8 @@ TEMPLATES = (
     "SELECT MAX a FROM S WHERE (A AS a OR B AS b)+ FILTER " + SAME + " WITHIN 5 MILLISECONDS",
     "SELECT a[user] AS u FROM S WHERE (A AS a ; B AS b) FILTER b[{0} = host] AND " + LEFT,
     "SELECT * FROM S WHERE (A AS a ; * AS b) FILTER a[host = {0}] AND b[host = {0}]",
+    "SELECT MAX * FROM S WHERE A+ AS a FILTER a[host = {0}] AND COUNT(DISTINCT a[user]) >= 2",
+    "SELECT b FROM S WHERE (A OR B)->+ AS b FILTER b[host = {0}] AND COUNT(b[user]) >= 2",
 )
 ALONE = (
     "SELECT COUNT(*) FROM S WHERE (A AS a ; B AS b) FILTER " + SAME,

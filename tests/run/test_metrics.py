@@ -26,3 +26,15 @@ def test_dropped_partitions_are_counted() -> None:
     session = query.session(max_keys=2, on_full="oldest")
     session.push(EVENTS)
     assert session.metrics().dropped_keys == 2
+
+
+def test_a_rule_set_names_its_costliest_rules_and_those_that_found_nothing() -> None:
+    rules = {f"r{i}": f"SELECT * FROM S WHERE A AS a FILTER a[k < {i}]" for i in range(12)}
+    session = cernis.rules(rules).session()
+    session.push(EVENTS)
+    numbers = session.metrics()
+    spent = [sum(each.seconds.values()) for each in numbers.costliest().values()]
+    assert len(spent) == 10
+    assert spent == sorted(sum(each.seconds.values()) for each in numbers.values())[:1:-1]
+    assert list(numbers.costliest(3)) == list(numbers.costliest())[:3]
+    assert numbers.silent == ("r0",)

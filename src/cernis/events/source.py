@@ -29,6 +29,7 @@ from cernis.events.reading.pipe import is_standard_input
 from cernis.events.reading.reader import (
     BatchReader,
     EmptyReader,
+    LastSchema,
     Piece,
     Reader,
     TableReader,
@@ -106,7 +107,8 @@ class Source:
         self.type_column = type_as or type or TYPES
         self.time_unit = time_unit
         self.columns = reader.schema
-        check_names(self.label, self.columns.names)
+        if not LastSchema.is_like(self.columns):
+            check_names(self.label, self.columns.names)
         self._type = name if type is None else default_type
         """The type of all events, if no column has it."""
         self.blank_rows = 0

@@ -53,7 +53,7 @@ from cernis.plan.key import find_shared_key
 from cernis.plan.lower_terms import find_decimals, lower_terms
 from cernis.plan.reach import is_bounded_in_events, is_bounded_in_time
 from cernis.plan.required_keys import require_keys
-from cernis.plan.run_counts import RunCondition, take_run_counts, take_whole_max
+from cernis.plan.run_counts import RunCondition, take_run_counts
 from cernis.plan.thresholds import WeightThreshold, can_list_by_weight, find_threshold
 from cernis.plan.weights import EventWeight, find_weights
 from cernis.plan.whole_runs import is_whole_run, take_whole_runs
@@ -479,7 +479,7 @@ def _make_whole_plan(
     pattern, counted = take_run_counts(pattern) if conjunctive is None else (pattern, None)
     pattern = lower_inner_windows(require_keys(pattern))
     pattern = drop_idle_max(take_whole_runs(lower_terms(pattern, unindexed)))
-    plan = _plan_formula(take_whole_max(pattern), unindexed, conjunctive, is_guard, counted)
+    plan = _plan_formula(pattern, unindexed, conjunctive, is_guard)
     plan = replace(plan, warnings=warnings, written=written)
     if counted is not None:
         return replace(plan, pattern=written, runs=counted)
@@ -502,12 +502,8 @@ def _plan_formula(
     unindexed: Unindexed,
     conjunctive: ConjunctiveQuery | None,
     is_guard: bool,
-    counted: RunCondition | None,
 ) -> Plan:
-    """Return the plan of a pattern as if it had no WITHOUT, except for the labels of matches.
-
-    The events of runs that are `counted` have a label as well.
-    """
+    """Return the plan of a pattern as if it had no WITHOUT, except for the labels of matches."""
     if is_correlated(pattern.formula):
         selected = frozenset(selected_variables(pattern))
         found = plan_correlated(pattern, selected, unindexed, conjunctive, is_guard=is_guard)
@@ -515,8 +511,7 @@ def _plan_formula(
     strategy = pattern.strategy
     cea = construct(pattern.formula)
     variables = selected_variables(pattern)
-    shown = variables if counted is None else (*variables, counted.variable)
-    automaton = Deterministic(cea, shown, strategy, keep_marks=strategy in _RESOLVE)
+    automaton = Deterministic(cea, variables, strategy, keep_marks=strategy in _RESOLVE)
     listed = strategy in (Strategy.NEXT, Strategy.MAX) and automaton.begins_unmarked()
     listed = listed or needs_every_label(pattern)
     if listed:

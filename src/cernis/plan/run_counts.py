@@ -11,9 +11,12 @@ well: the E in a row, up to the end. The engine finds W as NEXT does, and counts
 Without a strategy, the matches of `E->+` and `E:+` that share an end are W without some of its
 first events. The condition holds from one start back, so those matches are cut out of W.
 
-Conditions that count: `COUNT(x) >= n`, `COUNT(x[a]) >= n` and `COUNT(DISTINCT x[a]) >= n`;
-`MAX(x[a]) >= c` and `MIN(x[a]) <= c`, where one event is enough. An automaton counts few events
-(`E{3,}`).
+Conditions that count: `COUNT(x) >= n` (and `E{n,}`), `COUNT(x[a]) >= n` and
+`COUNT(DISTINCT x[a]) >= n`; `MAX(x[a]) >= c` and `MIN(x[a]) <= c`, where one event is enough. An
+automaton counts few events where each start is a match, and for groups, which need no match.
+
+Matches share the events of a run, with their variables. So alternatives that give one event
+different variables (`(E AS a OR E AS b)+`) are no runs, unless no event fits both.
 
 One more event may make others false: a sum or an average against a bound, and `MIN(x[a]) >= c` and
 `MAX(x[a]) <= c`, which every event has to pass. The matches of `E->+` and `E:+` that share an end
@@ -27,11 +30,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import combinations
 from math import isfinite
 from typing import NamedTuple
 
+from cernis.automata.unary.construct import is_correlated
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.advice.truth import never_holds
 from cernis.pattern.check.scopes import is_single_event
 from cernis.pattern.query import Consume, Pattern, Strategy
 from cernis.pattern.write import write_condition
@@ -69,8 +75,6 @@ class RunSum:
 class RunCondition:
     """The counts that a run has to reach."""
 
-    variable: str
-    """It holds the events of the run."""
     counts: tuple[RunCount, ...]
     cuts: bool
     """Whether the later starts of a run are matches of their own."""
@@ -78,8 +82,6 @@ class RunCondition:
     """What the longest later part of a run has to reach, which then is the match."""
     bars: tuple[pred.Predicate, ...] = ()
     """What no event of that part may satisfy."""
-    shares: bool = False
-    """Whether matches are parts of one list of events, which they share: all are marked alike."""
 
     @property
     def takes_part(self) -> bool:
@@ -119,7 +121,11 @@ def take_run_counts(pattern: Pattern) -> tuple[Pattern, RunCondition | None]:
     if takes_part and (len(sums) > 1 or not _has_longest_part(pattern, run, sums, names)):
         return pattern, None
     if not takes_part and all(c.test is None and c.least <= MOST_ROUNDS for c in counts):
-        return pattern, None
+        if pattern.strategy is Strategy.ALL:  # an automaton counts so few
+            return pattern, None
+        if pattern.grouping is not None:
+            is_max = pattern.strategy is Strategy.MAX
+            return replace(pattern, strategy=Strategy.NEXT) if is_max else pattern, None
     if run.rounds.low > 1:  # every event of a run is counted, from the first on
         counts.append(RunCount(run.rounds.low))
     formula = _replace_run(pattern.formula, replace(run.rounds, low=1, separator=cel.LATER))
@@ -127,36 +133,23 @@ def take_run_counts(pattern: Pattern) -> tuple[Pattern, RunCondition | None]:
     runs = replace(pattern, formula=formula, strategy=strategy)
     cuts = pattern.strategy is Strategy.ALL
     total = next(iter(sums), None)
-    shares = pattern.strategy is not Strategy.LONGEST and _marks_alike(pattern.formula)
-    return runs, RunCondition(min(names), tuple(counts), cuts, total, tuple(bars), shares)
+    return runs, RunCondition(tuple(counts), cuts, total, tuple(bars))
 
 
 def list_run_counts(pattern: Pattern) -> tuple[str, ...]:
     """Return the conditions on a run that are decided while reading.
 
     >>> from cernis.languages.ceql import parse
-    >>> list_run_counts(parse("SELECT MAX * WHERE E+ AS x FILTER COUNT(DISTINCT x[a]) >= 4"))
-    ('COUNT(DISTINCT x[a]) >= 4',)
+    >>> list_run_counts(parse("SELECT MAX * WHERE E{3,} AS x FILTER COUNT(DISTINCT x[a]) >= 4"))
+    ('COUNT(*) >= 3', 'COUNT(DISTINCT x[a]) >= 4')
     """
     _, counted = take_run_counts(pattern)
     run = None if counted is None else _read_run(pattern.formula)
-    conditions = () if run is None else run.conditions
-    return tuple(write_condition(each) for each in conditions if not isinstance(each, pred.Holds))
-
-
-def take_whole_max(pattern: Pattern) -> Pattern:
-    """Return the pattern with NEXT for MAX where every match of an end lies in one run.
-
-    >>> from cernis.languages.ceql import parse
-    >>> print(take_whole_max(parse("SELECT MAX * WHERE E{3,} AS x FILTER x[a > 1]")))
-    SELECT NEXT * WHERE E{3,} AS x FILTER x[a > 1]
-    """
-    if pattern.strategy is not Strategy.MAX or pattern.without:
-        return pattern
-    run = _read_run(pattern.formula)
-    if run is None or not all(isinstance(part, pred.Holds) for part in run.conditions):
-        return pattern
-    return replace(pattern, strategy=Strategy.NEXT)
+    if run is None:
+        return ()
+    rounds = (f"COUNT(*) >= {run.rounds.low}",) if run.rounds.low > 1 else ()
+    conditions = (each for each in run.conditions if not isinstance(each, pred.Holds))
+    return (*rounds, *map(write_condition, conditions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +186,46 @@ def _name_run(node: cel.Formula) -> Iterator[str]:
             yield name
 
 
-def _marks_alike(node: cel.Formula) -> bool:
-    """Whether the same variables hold all events of a run; alternatives may have others."""
-    if isinstance(node, cel.As | cel.Filter | cel.Iterate):
-        return _marks_alike(node.body)
-    return isinstance(node, cel.Event)
+class _RunAlternative(NamedTuple):
+    """An event of a run, the variables that it has, and what is asked of it."""
+
+    event: cel.Event
+    names: frozenset[str] = frozenset()
+    tests: tuple[pred.Predicate, ...] = ()
+
+    def excludes(self, other: _RunAlternative) -> bool:
+        """Whether no event fits this one and the other."""
+        kinds = {self.event.type, other.event.type}
+        return (len(kinds) == 2 and cel.ANY_TYPE not in kinds) or never_holds(
+            pred.And((*self.tests, *other.tests))
+        )
+
+
+def _list_alternatives(
+    node: cel.Formula, names: frozenset[str] = frozenset(), holds: tuple[pred.Holds, ...] = ()
+) -> Iterator[_RunAlternative]:
+    """Yield the events of an iteration of single events."""
+    match node:
+        case cel.As(body=body, variable=variable):
+            yield from _list_alternatives(body, names | {variable}, holds)
+        case cel.Filter(body=body, condition=condition):
+            own = (part for part in pred.conjuncts(condition) if isinstance(part, pred.Holds))
+            yield from _list_alternatives(body, names, (*holds, *own))
+        case cel.Iterate(body=body):
+            yield from _list_alternatives(body, names, holds)
+        case cel.Choice(parts=parts):
+            for part in parts:
+                yield from _list_alternatives(part, names, holds)
+        case cel.Event(type=name):
+            every = names if name == cel.ANY_TYPE else names | {name}
+            tests = tuple(each.predicate for each in holds if each.variable in every)
+            yield _RunAlternative(node, every, tests)
+
+
+def _labels_once(formula: cel.Formula) -> bool:
+    """Whether an event has the same variables in every match, whichever alternatives it fits."""
+    pairs = combinations(_list_alternatives(formula), 2)
+    return all(one.names == other.names or one.excludes(other) for one, other in pairs)
 
 
 def _replace_run(node: cel.Formula, rounds: cel.Iterate) -> cel.Formula:
@@ -217,7 +245,7 @@ def _replace_run(node: cel.Formula, rounds: cel.Iterate) -> cel.Formula:
 
 def _is_free(pattern: Pattern, run: _CountedRun) -> bool:
     """Whether the strategy leaves runs, or their later starts."""
-    if not {*_name_run(pattern.formula)}:
+    if is_correlated(run.rounds) or not _labels_once(pattern.formula):
         return False
     if pattern.strategy in _WHOLE:
         return True

@@ -37,3 +37,21 @@ class RuleMetrics(SessionMetrics):
 
     matches: int
     """Matches, or groups, that were reported."""
+
+
+class RuleSetMetrics(dict[str, RuleMetrics]):
+    """The numbers of each rule of a session, by the names of the rules."""
+
+    def costliest(self, most: int = 10) -> dict[str, RuleMetrics]:
+        """Return the rules that took most of the time, the costliest first."""
+        return {name: self[name] for name in rank_by_time(self)[:most]}
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """The rules that have reported nothing."""
+        return tuple(name for name, numbers in self.items() if not numbers.matches)
+
+
+def rank_by_time(numbers: Mapping[str, SessionMetrics]) -> list[str]:
+    """Return the names of rules, that of the one which took most of the time first."""
+    return sorted(numbers, key=lambda name: -sum(numbers[name].seconds.values()))

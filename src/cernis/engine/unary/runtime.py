@@ -39,7 +39,7 @@ from cernis.engine.unary.arena import ArenaSegment, UnaryMemory
 from cernis.engine.unary.collect import copy_live, link_starts, move_slots
 from cernis.engine.unary.moving import MovingKeys
 from cernis.engine.unary.tables import UnaryTables
-from cernis.engine.unary.thresholds import RunSegment, RunThresholds
+from cernis.engine.unary.thresholds import RunEnds, RunSegment, RunThresholds
 from cernis.errors import BudgetError
 
 MOST_NODES = 2**31 - 1
@@ -211,10 +211,10 @@ class UnaryEngine:
         found = roots[0] if len(roots) == 1 else np.concatenate(roots)
         segment = ArenaSegment(self.memory.arena, found)
         roots.clear()
-        if self.thresholds is not None and self.thresholds.gives_segments:
+        if self.thresholds is not None:
             runs = self._take_runs(self.thresholds, segment, np.concatenate(starts))
             starts.clear()
-            if len(runs.high):
+            if len(runs.key):
                 segments.append(runs)
             return
         if self.settings.resolve in (RESOLVE_NEXT, RESOLVE_LONGEST):
@@ -230,21 +230,27 @@ class UnaryEngine:
     def _take_runs(
         self, thresholds: RunThresholds, segment: ArenaSegment, starts: NDArray[np.int64]
     ) -> RunSegment:
-        """Return the runs that reach all numbers, of roots with these earliest starts."""
+        """Return the runs that reach all numbers, of roots with these earliest starts.
+
+        All matches of a root have the same last event, with one label.
+        """
         if not thresholds.knows_times and (starts < 0).any():
             choosing.find_starts(segment, starts, self._reserve_nodes())
         names = ("key", "end", "bound", "node")
         keys, ends, bounds, node = (np.ascontiguousarray(segment.roots[name]) for name in names)
         clocks = segment.arena["start"][node]
-        kept, latest = thresholds.add(keys, starts, ends, clocks, bounds)
-        if self.settings.consume != CONSUME_NOTHING:
-            scopes = keys if self.settings.consume == CONSUME_PARTITION else np.zeros_like(keys)
+        while len(above := np.flatnonzero(segment.arena["label"][node] == a.UNION)):
+            node[above] = segment.arena["left"][node[above]]
+        labels = segment.arena["label"][node].astype(np.int64)
+        runs = RunEnds(keys, starts, ends, clocks, bounds, labels)
+        kept, latest = thresholds.add(runs)
+        settings = self.settings
+        if settings.consume != CONSUME_NOTHING:
+            scopes = keys if settings.consume == CONSUME_PARTITION else np.zeros_like(keys)
             kept[kept] = consume(scopes[kept], starts[kept], ends[kept], self.consumed)
-        first = node[0]
-        while segment.arena[first]["label"] == a.UNION:
-            first = segment.arena[first]["left"]
-        label = int(segment.arena[first]["label"])
-        return thresholds.take(keys[kept], starts[kept], latest[kept], ends[kept], label)
+        elif settings.resolve == RESOLVE_LONGEST:
+            kept[kept] = keep_longest(keys[kept], starts[kept], ends[kept])
+        return thresholds.take(RunEnds(*(each[kept] for each in runs)), latest[kept])
 
     def _find_starts(
         self, segment: ArenaSegment, starts: NDArray[np.int64]
@@ -255,10 +261,6 @@ class UnaryEngine:
         """
         if (starts < 0).any():
             choosing.find_starts(segment, starts, self._reserve_nodes())
-        if self.thresholds is not None:
-            roots = segment.roots
-            kept = self.thresholds.decide(roots["key"], starts, roots["end"])
-            segment, starts = segment._replace(roots=roots[kept]), starts[kept]
         if self.settings.resolve != RESOLVE_LONGEST or self.settings.keeps_ends:
             return segment, starts
         kept = keep_longest(segment.roots["key"], starts, segment.roots["end"])

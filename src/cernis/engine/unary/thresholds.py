@@ -14,11 +14,13 @@ without such a next one in between, so no table of numbers by value is kept.
 Sums may become smaller with one more event. Then the match is the part of the run from the earliest
 start on for which the sum reaches its bound (`run_sums`), if the counts do as well.
 
-Runs whose events all have one label are given as parts of the log (`RunSegment`): none is listed.
+Runs are given as parts of the log (`RunSegment`), which has a label for each event: none is listed.
+Entries are never changed after their successor is known, so a segment shares the log as it was, and
+lists the events only where these are asked for.
 
-Cost contract: amortized O(1) for each event of a run and condition, O(log n) with a sum. A segment
-copies the events of the partitions that have runs in it, each once. Memory: 16 bytes, and 16 for
-each condition, for each event that a window still reaches, until `forget_before`.
+Cost contract: amortized O(1) for each event of a run and condition, O(log n) with a sum. To list
+the events of a segment is linear in those of the partitions that have runs in it. Memory: 48 bytes,
+and 16 for each condition, for each event that a window still reaches, until `forget_before`.
 """
 
 from __future__ import annotations
@@ -39,11 +41,29 @@ NOTHING, ALONE = -1, -2
 _FIRST_ENTRIES = 256
 
 
+class RunEnds(NamedTuple):
+    """The events with which runs end, ascending. Each event of a run ends one."""
+
+    key: Numbers
+    start: Numbers
+    """The earliest start in the window; -1: it is to be found, if `knows_times`."""
+    position: Numbers
+    clock: Numbers
+    """The time of the event, in units of the window."""
+    bound: Numbers
+    """The least time inside of the window."""
+    label: Numbers
+    """What the event is labelled with in each match."""
+
+
 class RunLog(NamedTuple):
     """The events of runs: their positions, and the entries that follow them."""
 
     position: Numbers
     key: Numbers
+    label: Numbers
+    rank: Numbers
+    """How many entries of the partition come before."""
     following: Numbers
     """The next entry of the partition; -1: there is none."""
     code: Numbers
@@ -64,43 +84,78 @@ class RunCounts(NamedTuple):
     """Per condition and code, the last entry that has it; -1: none has."""
 
 
-class RunSegment(NamedTuple):
-    """Runs that reach all numbers, by their ends: events `low` to `high - 1` of those listed."""
+class RunEvents(NamedTuple):
+    """The events of runs: `low` to `high - 1` of those of their partitions, one after another."""
 
     position: Numbers
-    """The events of the partitions that have runs, one partition after another."""
+    label: Numbers
     low: Numbers
+    high: Numbers
+
+
+class RunSegment(NamedTuple):
+    """Runs that reach all numbers, by their ends, as entries of a log."""
+
+    log: RunLog
+    key: Numbers
+    first: Numbers
     latest: Numbers
     """The latest start from which a run still reaches the numbers; with sums, its part's."""
-    high: Numbers
+    last: Numbers
     label: int
-    """What all events are labelled with."""
+    """What all events are labelled with; -1: not all are labelled alike."""
+
+    @property
+    def ends(self) -> Numbers:
+        """The positions at which the runs end, ascending."""
+        return self.log.position[self.last]
+
+    def list_events(self, first: Numbers) -> RunEvents:
+        """Return the events of the runs from these entries on."""
+        rank = self.log.rank
+        order = np.argsort(self.key, kind="stable")
+        begins = np.flatnonzero(np.diff(self.key[order], prepend=-1))
+        lows = np.minimum.reduceat(first[order], begins)
+        highs = np.maximum.reduceat(self.last[order], begins)
+        length = rank[highs] - rank[lows] + 1
+        offset = np.empty(len(order), np.int64)
+        of_key = np.cumsum(length) - length - rank[lows]
+        offset[order] = np.repeat(of_key, np.diff(begins, append=len(order)))
+        entries = np.empty(length.sum(), np.int64)
+        _list_entries(self.log.following, lows, length, entries)
+        position, label = self.log.position[entries], self.log.label[entries]
+        return RunEvents(position, label, offset + rank[first], offset + rank[self.last] + 1)
+
+
+class RunEntries(NamedTuple):
+    """The log as it is frozen."""
+
+    position: Numbers
+    key: Numbers
+    label: Numbers
+    code: Numbers
+    summed: Floats
 
 
 class RunThresholds:
     """The runs of one stream, and the least numbers that their events are to reach.
 
-    >>> runs = RunThresholds([2])
+    >>> runs, zeros = RunThresholds([2]), np.zeros(3, np.int64)
     >>> runs.begin(0, np.array([[7, 7, 8]]))
-    >>> keys, starts = np.zeros(3, np.int64), np.zeros(3, np.int64)
-    >>> runs.decide(keys, starts, np.arange(3)).tolist(), runs.latest_starts.tolist()
+    >>> kept, latest = runs.add(RunEnds(zeros, zeros, np.arange(3), zeros, zeros, zeros))
+    >>> kept.tolist(), latest[kept].tolist()
     ([False, False, True], [1])
     """
 
     def __init__(self, least: list[int], *, sums: bool = False) -> None:
         """With `sums`, these have to reach a bound as well."""
         self.least = np.array(least, np.int64)
-        self.ends = self.latest_starts = np.empty(0, np.int64)
-        """The ends of runs that reach all numbers, and their latest starts, until `drop_ends`.
-
-        With sums, the starts of their parts that reach the bound.
-        """
-        self.gives_segments = False
-        """Whether runs are given as parts of the log."""
         self._sums = PartSums() if sums else None
         self._bound = SumBound()
         self._known_from = 0
         """Events before this position may have no known time."""
+        self._label = -1
+        """What all events are labelled with."""
         self._base = 0
         self._codes = np.empty((len(least), 0), np.int64)
         self._values = np.empty((2, 0))
@@ -108,9 +163,9 @@ class RunThresholds:
 
     def _restart(self) -> None:
         conditions = len(self.least)
-        self._size = 0
+        self._size, self._label = 0, -1
         wide = (conditions, _FIRST_ENTRIES)
-        self._log = RunLog(*(np.full(_FIRST_ENTRIES, -1) for _ in range(3)), *_fill(wide, wide))
+        self._log = RunLog(*(np.full(_FIRST_ENTRIES, -1) for _ in range(5)), *_fill(wide, wide))
         self._counts = RunCounts(*np.full((2, 1), -1), *_fill(*[(conditions, 1)] * 3))
         self._clocks = np.empty(_FIRST_ENTRIES, np.int64)
         self._added = np.empty((2, _FIRST_ENTRIES))
@@ -131,52 +186,38 @@ class RunThresholds:
         self._base, self._codes, self._bound = base, codes, bound
         self._values = np.zeros((2, codes.shape[1])) if values is None else values
 
-    def add(
-        self, keys: Numbers, starts: Numbers, ends: Numbers, clocks: Numbers, bounds: Numbers
-    ) -> tuple[NDArray[np.bool_], Numbers]:
-        """Add the ends of runs, which ascend; return which reach all numbers, and from where.
+    def add(self, runs: RunEnds) -> tuple[NDArray[np.bool_], Numbers]:
+        """Add the ends of runs; return which reach all numbers, and from where.
 
-        `clocks` are the times of the ends in units of the window, and `bounds` the least times
-        inside of it. Starts that are -1 are found, and written, if `knows_times`.
+        Starts that are -1 are written. With sums, a run is reached from where its part is.
         """
-        codes = np.ascontiguousarray(self._codes[:, ends - self._base])
-        values = self._values[:, ends - self._base]
-        return self._add(keys, starts, ends, codes, values, clocks, bounds)
+        codes = np.ascontiguousarray(self._codes[:, runs.position - self._base])
+        return self._add(runs, codes, self._values[:, runs.position - self._base])
 
     @property
     def knows_times(self) -> bool:
         """Whether the times of all events of the log are known; those of a frozen one are not."""
         return not self._size or int(self._log.position[0]) >= self._known_from
 
-    def decide(self, keys: Numbers, starts: Numbers, ends: Numbers) -> NDArray[np.bool_]:
-        """Add the ends of runs, which ascend, and return which runs reach all numbers."""
-        kept, latest = self.add(keys, starts, ends, np.zeros_like(ends), np.zeros_like(ends))
-        self.ends = np.concatenate([self.ends, ends[kept]])
-        self.latest_starts = np.concatenate([self.latest_starts, latest[kept]])
-        return kept
-
     def _add(
-        self,
-        keys: Numbers,
-        starts: Numbers,
-        ends: Numbers,
-        codes: Numbers,
-        values: Floats,
-        clocks: Numbers,
-        bounds: Numbers,
+        self, runs: RunEnds, codes: Numbers, values: Floats
     ) -> tuple[NDArray[np.bool_], Numbers]:
+        keys, starts = runs.key, runs.start
         self._reserve(len(keys), int(keys.max(initial=0)) + 1, int(codes.max(initial=0)) + 1)
         kept, latest = np.zeros(len(keys), np.bool_), np.zeros(len(keys), np.int64)
         log, size = self._log, self._size
-        log.position[size : size + len(keys)] = ends
-        log.key[size : size + len(keys)] = keys
-        log.code[:, size : size + len(keys)] = codes
-        self._clocks[size : size + len(keys)] = clocks
-        _link_runs(log, self._counts, self._clocks, bounds, size, starts)
+        added = slice(size, size + len(keys))
+        log.position[added], log.key[added], log.label[added] = runs.position, keys, runs.label
+        log.code[:, added] = codes
+        if len(keys):
+            known = self._label if size else int(runs.label[0])
+            self._label = known if (runs.label == known).all() else -1
+        self._clocks[added] = runs.clock
+        _link_runs(log, self._counts, self._clocks, runs.bound, size, starts)
         _count_runs(log, self._counts, self.least, size, starts, kept, latest)
         if self._sums is not None:
-            self._added[:, size : size + len(keys)] = values
-            first = self._sums.add(keys, ends, starts, values, self._bound)
+            self._added[:, added] = values
+            first = self._sums.add(keys, runs.position, starts, values, self._bound)
             kept, latest = kept & (first >= 0) & (first <= latest), first
         self._size = size + len(keys)
         return kept, latest
@@ -196,68 +237,42 @@ class RunThresholds:
             lengthen(counts.latest, codes),
         )
 
-    def take(
-        self, keys: Numbers, starts: Numbers, latest: Numbers, ends: Numbers, label: int
-    ) -> RunSegment:
-        """Return runs that were added, as parts of the log."""
-        log, size = self._log, self._size
+    def take(self, runs: RunEnds, latest: Numbers) -> RunSegment:
+        """Return runs that were added, with their latest starts."""
+        positions = self._log.position[: self._size]
         first, latest, last = (
-            np.searchsorted(log.position[:size], each) for each in (starts, latest, ends)
+            np.searchsorted(positions, each) for each in (runs.start, latest, runs.position)
         )
-        order = np.argsort(keys, kind="stable")
-        begins = np.flatnonzero(np.diff(keys[order], prepend=-1))
-        earliest = np.minimum(first, latest)[order]
-        rank, entries = np.empty(size, np.int64), np.empty(size, np.int64)
-        number = _list_entries(
-            log.following,
-            np.minimum.reduceat(earliest, begins) if len(begins) else earliest,
-            np.maximum.reduceat(last[order], begins) if len(begins) else last,
-            rank,
-            entries,
-        )
-        listed = log.position[entries[:number]]
-        return RunSegment(listed, rank[first], rank[latest], rank[last] + 1, label)
-
-    def find_latest(self, ends: Numbers) -> Numbers:
-        """Return the latest starts of runs that reach all numbers, and drop those up to them."""
-        found = self.latest_starts[np.searchsorted(self.ends, ends)]
-        self.drop_ends(int(ends.max(initial=-1)) + 1)
-        return found
-
-    def drop_ends(self, position: int) -> None:
-        """Drop the latest starts of the runs that end before a position."""
-        kept = self.ends >= position
-        self.ends, self.latest_starts = self.ends[kept], self.latest_starts[kept]
+        return RunSegment(self._log, runs.key, first, latest, last, self._label)
 
     # ----------------------------------------------------------- forgetting
 
     @property
-    def entries(self) -> tuple[Numbers, Numbers, Numbers, Floats]:
-        """The positions, partitions and codes of the log, and what is summed."""
+    def entries(self) -> RunEntries:
+        """The log, and what is summed."""
         log, size = self._log, self._size
         summed = self._added[:, :size] if self._sums is not None else np.empty((0, size))
-        return log.position[:size], log.key[:size], log.code[:, :size], summed
+        position, key, label = (each[:size] for each in (log.position, log.key, log.label))
+        return RunEntries(position, key, label, log.code[:, :size], summed)
 
-    def restore(self, positions: Numbers, keys: Numbers, codes: Numbers, values: Floats) -> None:
+    def restore(self, entries: RunEntries) -> None:
         """Begin again with a log, whose times are not known."""
-        self._fill_log(positions, keys, codes, values, np.zeros_like(positions))
-        self._known_from = int(positions.max(initial=-1)) + 1
+        self._fill_log(entries, np.zeros_like(entries.position))
+        self._known_from = int(entries.position.max(initial=-1)) + 1
 
-    def _fill_log(
-        self, positions: Numbers, keys: Numbers, codes: Numbers, values: Floats, clocks: Numbers
-    ) -> None:
+    def _fill_log(self, entries: RunEntries, clocks: Numbers) -> None:
         self._restart()
-        nowhere = np.full(len(keys), -1)
-        bounds = np.full(len(keys), FOREVER)
-        codes = np.ascontiguousarray(codes)
-        self._add(keys, nowhere, positions, codes, values, clocks, bounds)
+        nowhere, bounds = np.full(len(clocks), -1), np.full(len(clocks), FOREVER)
+        runs = RunEnds(entries.key, nowhere, entries.position, clocks, bounds, entries.label)
+        self._add(runs, np.ascontiguousarray(entries.code), entries.summed)
 
     def _keep(self, kept: NDArray[np.bool_], keys: Numbers, codes: Numbers) -> None:
         """Keep some entries, with these partitions and codes."""
-        positions, _, _, values = self.entries
+        old = self.entries
         clocks, begins = self._clocks[: self._size], np.zeros(self._size, np.bool_)
         begins[self._counts.begin[self._counts.begin >= 0]] = True
-        self._fill_log(positions[kept], keys, codes, values[:, kept], clocks[kept])
+        position, label, summed = old.position[kept], old.label[kept], old.summed[:, kept]
+        self._fill_log(RunEntries(position, keys, label, codes, summed), clocks[kept])
         own = np.flatnonzero(begins[kept])  # one that is gone has left the window
         self._counts.begin[keys[own]] = own
 
@@ -268,16 +283,16 @@ class RunThresholds:
 
     def forget_before(self, position: int) -> None:
         """Drop the events before a position, which no window reaches."""
-        positions, keys, codes, _ = self.entries
-        kept = positions >= position
+        entries = self.entries
+        kept = entries.position >= position
         if 2 * np.count_nonzero(kept) <= self._size:
-            self._keep(kept, keys[kept], codes[:, kept])
+            self._keep(kept, entries.key[kept], entries.code[:, kept])
 
     def keep_keys(self, keys: Numbers) -> None:
         """Renumber partitions: keys[i] becomes i, and all others are dropped."""
-        _, own, codes, _ = self.entries
-        kept = np.isin(own, keys)
-        self._keep(kept, np.searchsorted(keys, own[kept]), codes[:, kept])
+        entries = self.entries
+        kept = np.isin(entries.key, keys)
+        self._keep(kept, np.searchsorted(keys, entries.key[kept]), entries.code[:, kept])
 
 
 def _fill(*shapes: tuple[int, int]) -> tuple[Numbers, ...]:
@@ -293,8 +308,10 @@ def _link_runs(log, counts, clocks, bounds, size, starts):
     for i in range(len(starts)):
         entry = size + i
         key = log.key[entry]
+        log.rank[entry] = 0
         if counts.last[key] >= 0:
             log.following[counts.last[key]] = entry
+            log.rank[entry] = log.rank[counts.last[key]] + 1
         else:
             counts.begin[key] = entry
         counts.last[key] = entry
@@ -345,15 +362,12 @@ def _count_runs(log, counts, least, size, starts, kept, latest):
 
 
 @kernel
-def _list_entries(following, first, last, rank, entries):
-    """Write the entries of partitions from `first` to `last`, and the rank of each among them."""
+def _list_entries(following, first, length, entries):
+    """Write so many entries of partitions, from `first` on."""
     number = 0
     for i in range(len(first)):
         entry = first[i]
-        while True:
-            rank[entry], entries[number] = number, entry
+        for _ in range(length[i]):
+            entries[number] = entry
             number += 1
-            if entry == last[i]:
-                break
             entry = following[entry]
-    return number

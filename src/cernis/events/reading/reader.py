@@ -95,7 +95,9 @@ class TableReader:
     def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
         table = self.table if columns is None else self.table.select(list(columns))
         for first in range(0, table.num_rows, BATCH_ROWS):
-            piece = number_rows(self.label, table.slice(first, BATCH_ROWS), first)
+            # a slice of a wide table costs as much as a few hundred of its rows
+            some = table if table.num_rows <= BATCH_ROWS else table.slice(first, BATCH_ROWS)
+            piece = number_rows(self.label, some, first)
             if self._rows is not None:
                 rows = self._rows[first : first + BATCH_ROWS]
                 piece = Piece(piece.table, rows, partial(_row_of, self.label, rows))
@@ -161,8 +163,11 @@ def read_schema(label: str, schema: pa.Schema) -> pa.Schema:
     return simplify_schema(schema)
 
 
-class _LastSchema:
-    """The last schema without an odd name or layout: pushes have the same one again and again."""
+class LastSchema:
+    """The last schema without an odd layout, whose names are different texts.
+
+    Pushes have the same one again and again.
+    """
 
     plain: pa.Schema | None = None
 
@@ -177,7 +182,7 @@ class _LastSchema:
         if cls.is_like(schema):
             return list(schema.names)
         names = _check_names(label, schema)
-        if simplify_schema(schema) == schema:
+        if simplify_schema(schema) == schema and len({*names}) == len(names):
             cls.plain = schema
         return names
 
@@ -200,7 +205,7 @@ def check_columns(label: str, table: pa.Table) -> pa.Table:
     """
     where = label
     try:
-        names = _LastSchema.check_names(label, table.schema)
+        names = LastSchema.check_names(label, table.schema)
         if table.num_rows < _FEW_ROWS and _is_valid(table):
             return table
         table.validate()  # the sizes of all buffers; numbers need no more
@@ -268,7 +273,7 @@ def first_line(error: Exception) -> str:
 
 def simplify_table(table: pa.Table) -> pa.Table:
     """Return the table without the layouts that few compute functions know."""
-    if _LastSchema.is_like(table.schema):
+    if LastSchema.is_like(table.schema):
         return table
     schema = simplify_schema(table.schema)
     if schema == table.schema:

@@ -11,7 +11,7 @@ Cost contract: `count`, `counts`, `sample` and `page` never enumerate where the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol, overload
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from cernis.engine.spans import list_indices
 
 Positions = NDArray[np.int64]
+Marks = NDArray[np.bool_]
 
 
 class Spans(NamedTuple):
@@ -32,22 +33,34 @@ class Spans(NamedTuple):
 
 
 class SharedSpans(Sequence[Positions]):
-    """The positions of matches that are parts of longer lists, which are copied when asked for.
+    """The positions of matches that are parts of longer lists, which are made when asked for.
 
-    Each variable has all events of a match, or none.
-
-    >>> spans = SharedSpans(Spans(np.array([3, 5, 9]), np.array([0, 1]), np.array([2, 3])), (True,))
-    >>> spans.offsets, spans[0]
-    ((array([0, 2, 4]),), array([3, 5, 5, 9]))
+    >>> spans = Spans(np.array([3, 5, 9]), np.array([0, 1]), np.array([2, 3]))
+    >>> marked = np.array([[True, False, True]])
+    >>> shared = SharedSpans(np.array([2, 2]), None, lambda: (spans, marked))
+    >>> shared.offsets, shared[0], shared.count_events()
+    ((array([0, 1, 2]),), array([3, 9]), array([1, 1]))
     """
 
-    def __init__(self, spans: Spans, marked: Sequence[bool]) -> None:
-        """`marked` are the variables that have the events."""
-        self.spans = spans
-        self._marked = tuple(marked)
+    def __init__(
+        self,
+        length: Positions,
+        alike: tuple[bool, ...] | None,
+        list_events: Callable[[], tuple[Spans, Marks]],
+    ) -> None:
+        """`length` are the numbers of events, with those that no variable has.
+
+        `alike` says which variables have all events; None: they have some. `list_events` gives the
+        events, and per variable those that it has.
+        """
+        self._length, self._alike, self._list_events = length, alike, list_events
+
+    @cached_property
+    def _listed(self) -> tuple[Spans, Marks]:
+        return self._list_events()
 
     def __len__(self) -> int:
-        return len(self._marked)
+        return len(self._listed[1] if self._alike is None else self._alike)
 
     @overload
     def __getitem__(self, variable: int) -> Positions: ...
@@ -58,48 +71,66 @@ class SharedSpans(Sequence[Positions]):
     def __getitem__(self, variable: int | slice) -> Positions | tuple[Positions, ...]:
         if isinstance(variable, slice):
             return tuple(self)[variable]
-        return self._copied if self._marked[variable] else np.empty(0, np.int64)
-
-    @cached_property
-    def _copied(self) -> Positions:
-        return self.spans.positions[list_indices(self.spans.low, self.spans.high)]
+        positions, low, high = self.spans_of(variable)
+        return positions[list_indices(low, high)]
 
     @cached_property
     def offsets(self) -> tuple[Positions, ...]:
-        """Where the events of each match begin, among the copied ones."""
-        length = self.spans.high - self.spans.low
-        taken = np.concatenate([[0], np.cumsum(length)])
-        return tuple(taken if own else np.zeros_like(taken) for own in self._marked)
+        """Per variable, where the events of each match begin among the copied ones."""
+        counts = (self._count([variable]) for variable in range(len(self)))
+        return tuple(np.concatenate(([0], np.cumsum(each))) for each in counts)
+
+    def count_events(self) -> Positions:
+        """Return how many events each match has; one of several variables counts once."""
+        return self._count([*range(len(self))])
+
+    def _count(self, variables: list[int]) -> Positions:
+        if self._alike is not None:
+            return self._length * any(self._alike[each] for each in variables)
+        low, high = self._find_marked(np.any(self._listed[1][variables], axis=0))
+        return high - low
+
+    def _find_marked(self, marked: NDArray[np.bool_]) -> tuple[Positions, Positions]:
+        """Return where matches begin and end among the events that are marked."""
+        _, low, high = self._listed[0]
+        if marked.all():
+            return low, high
+        before = np.concatenate(([0], np.cumsum(marked)))
+        return before[low], before[high]
 
     def spans_of(self, variable: int) -> Spans:
         """Return the events of a variable, not copied."""
-        if self._marked[variable]:
-            return self.spans
-        nowhere = np.zeros_like(self.spans.low)
-        return Spans(np.empty(0, np.int64), nowhere, nowhere)
+        spans, marked = self._listed
+        return Spans(spans.positions[marked[variable]], *self._find_marked(marked[variable]))
 
     def take(self, indices: NDArray[np.integer] | slice) -> SharedSpans:
         """Return those of some matches."""
-        positions, low, high = self.spans
-        low, high = low[indices], high[indices]
-        first, last = low.min(initial=len(positions)), high.max(initial=0)
-        first = min(first, last)
-        return SharedSpans(Spans(positions[first:last], low - first, high - first), self._marked)
+
+        def list_events() -> tuple[Spans, Marks]:
+            (positions, low, high), marked = self._listed
+            low, high = low[indices], high[indices]
+            last = high.max(initial=0)
+            first = min(low.min(initial=len(positions)), last)
+            own = slice(first, last)
+            return Spans(positions[own], low - first, high - first), marked[:, own]
+
+        return SharedSpans(self._length[indices], self._alike, list_events)
 
     def join(self, others: Sequence[SharedSpans]) -> SharedSpans:
         """Return these and others over the same variables."""
-        every = [self.spans, *(other.spans for other in others)]
-        before = np.cumsum([0, *(len(each.positions) for each in every)])[:-1]
-        low, high = (
-            np.concatenate([own + more for own, more in zip(side, before, strict=True)])
-            for side in ([each.low for each in every], [each.high for each in every])
-        )
-        positions = np.concatenate([each.positions for each in every])
-        return SharedSpans(Spans(positions, low, high), self._marked)
+        every = [self, *others]
 
-    def is_alike(self, other: object) -> bool:
-        """Whether other positions are spans, of the same variables."""
-        return isinstance(other, SharedSpans) and other._marked == self._marked
+        def list_events() -> tuple[Spans, Marks]:
+            spans, marked = zip(*(each._listed for each in every), strict=True)
+            before = np.cumsum([0, *(len(each.positions) for each in spans)])[:-1]
+            low = np.concatenate([own.low + n for own, n in zip(spans, before, strict=True)])
+            high = np.concatenate([own.high + n for own, n in zip(spans, before, strict=True)])
+            positions = np.concatenate([each.positions for each in spans])
+            return Spans(positions, low, high), np.concatenate(marked, axis=1)
+
+        alike = self._alike if all(each._alike == self._alike for each in others) else None
+        length = np.concatenate([each._length for each in every])
+        return SharedSpans(length, alike, list_events)
 
 
 class MatchBlock(NamedTuple):
@@ -246,10 +277,10 @@ def join(blocks: Sequence[MatchBlock], width: int) -> MatchBlock:
     silenced = [block.suppressed for block in blocks if block.suppressed is not None]
     suppressed = _concatenate(silenced) if silenced else None
     # a block without matches is none of those that share events
-    shared = [block.positions for block in blocks if len(block.start)]
-    if shared and isinstance(shared[0], SharedSpans) and all(map(shared[0].is_alike, shared)):
-        others = [each for each in shared[1:] if isinstance(each, SharedSpans)]
-        return share(start, end, shared[0].join(others), suppressed)
+    held = [block.positions for block in blocks if len(block.start)]
+    shared = [each for each in held if isinstance(each, SharedSpans)]
+    if shared and len(shared) == len(held):
+        return share(start, end, shared[0].join(shared[1:]), suppressed)
     offsets, positions = [], []
     for v in range(width):
         lengths = [np.diff(block.offsets[v]) for block in blocks]

@@ -123,8 +123,7 @@ def _distinct_events(block: MatchBlock) -> NDArray[np.int64]:
     if not block.positions:
         return np.zeros(m, np.int64)
     if isinstance(block.positions, SharedSpans):
-        found: NDArray[np.int64] = np.max([np.diff(each) for each in block.offsets], axis=0)
-        return found
+        return block.positions.count_events()
     owner = np.concatenate([np.repeat(np.arange(m), np.diff(o)) for o in block.offsets])
     position = np.concatenate(block.positions)
     order = np.lexsort((position, owner))

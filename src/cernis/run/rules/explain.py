@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from cernis.integers import count_noun
 from cernis.plan.equalities import list_tests
 from cernis.plan.plan import Guarantee
-from cernis.run.metrics import SessionMetrics
+from cernis.run.metrics import SessionMetrics, rank_by_time
 from cernis.run.rules.routing.router import RoutedRules, Router
 from cernis.run.rules.rule import Rule, shorten_names
 from cernis.run.rules.shared.shared_rules import SharedRules
@@ -72,18 +72,18 @@ def list_costly(
 
     Where `matches` has None, there are too many candidates to count them.
     """
-    spent = {name: sum(each.seconds.values()) for name, each in numbers.items()}
-    total = sum(spent.values()) or 1.0
+    total = sum(sum(each.seconds.values()) for each in numbers.values()) or 1.0
     yield "costly       the rules that took most of the time"
-    for name in sorted(spent, key=lambda name: -spent[name])[:_COSTLY]:
+    for name in rank_by_time(numbers)[:_COSTLY]:
         own = numbers[name]
         records = f"{count_noun(own.records, 'record')} of partial matches"
         number = matches[name]
         found = "matches not counted" if number is None else count_noun(number, "match", "matches")
         kept = f"{own.stored_bytes / 2**20:,.1f} MiB of events"
         read = f"{count_noun(own.events, 'event')}, {found}, {records}, {kept}"
+        spent = sum(own.seconds.values())
         why = rules.wholes.get(name, "it reads the events that can move it")
-        yield f"             {name}: {spent[name] / total:.0%}, {read}; {why}"
+        yield f"             {name}: {spent / total:.0%}, {read}; {why}"
 
 
 def list_silent(silent: Sequence[tuple[str, str]]) -> Iterator[str]:

@@ -46,7 +46,7 @@ from cernis.integers import count_noun
 from cernis.results.matches import Matches
 from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.advice.skipped_rows import note_skipped
-from cernis.run.metrics import RuleMetrics, SessionMetrics
+from cernis.run.metrics import RuleMetrics, RuleSetMetrics, SessionMetrics
 from cernis.run.rules.explain import describe_silence
 from cernis.run.rules.freeze import FrozenRules, StreamState, freeze_rules
 from cernis.run.rules.reading.derived import is_held, is_late
@@ -553,16 +553,18 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
         kept = f"{count_noun(stored.events, 'event')} in {stored.bytes / 2**20:,.0f} MiB"
         return f"the rules keep {kept}; most partial matches have {', '.join(named)}"
 
-    def metrics(self) -> dict[str, RuleMetrics]:
+    def metrics(self) -> RuleSetMetrics:
         """Return the numbers of each rule at this moment; they cost nothing."""
         found = dict(pair for running in self.running for pair in running.measure())
-        return {
-            name: RuleMetrics(
-                **{part: getattr(found[name], part) for part in _NUMBERS},
-                matches=self._matches[name],
-            )
-            for name in self.rules.names
-        }
+        return RuleSetMetrics(
+            {
+                name: RuleMetrics(
+                    **{part: getattr(found[name], part) for part in _NUMBERS},
+                    matches=self._matches[name],
+                )
+                for name in self.rules.names
+            }
+        )
 
     def list_silent(self, found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Yield the rules that have found nothing in all events so far, and why."""

@@ -1,11 +1,11 @@
 """Opens runs whose events reach the counts of a condition (`plan.run_counts`).
 
 The engine asks for each run (`engine.unary.thresholds`); here are the codes of the values that it
-counts. Where the later starts of a run are matches of their own, they are cut out of it.
+counts. Matches are parts of runs, and share their events; with `cuts`, each later start is one.
 
 Cost contract: codes in Arrow per batch, and the engine's O(1) for each event of a run, O(log n) for
-sums. Cutting is linear in its output, and a budget bounds the matches. Decimals that are summed are
-read one by one.
+sums. Where each start is a match, a budget bounds the matches. Decimals that are summed are read
+one by one.
 """
 
 from __future__ import annotations
@@ -14,30 +14,39 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cernis.automata.unary.determinize import MARK
 from cernis.encoding.compare import Equality
 from cernis.encoding.encode import Encoder
 from cernis.encoding.ranges import split_numbers
 from cernis.engine.spans import list_indices
 from cernis.engine.unary.run_sums import SumBound
 from cernis.engine.unary.runtime import UnaryEngine
-from cernis.engine.unary.thresholds import ALONE, NOTHING, RunSegment, RunThresholds
+from cernis.engine.unary.tables import UnaryTables
+from cernis.engine.unary.thresholds import (
+    ALONE,
+    NOTHING,
+    RunEntries,
+    RunSegment,
+    RunThresholds,
+)
 from cernis.events.batch import EventBatch
 from cernis.events.evaluation.attributes import attribute
 from cernis.pattern import predicate as pred
 from cernis.plan.run_counts import RunCondition, RunSum
 from cernis.results.sets.matchset import (
     ListedMatches,
+    Marks,
     MatchBlock,
     MatchSet,
     SharedSpans,
     Spans,
-    pieces,
     share,
 )
 from cernis.results.terms.calculated import calculate_from_table
@@ -56,8 +65,6 @@ from cernis.state import (
 
 Floats = NDArray[np.float64]
 
-_PIECE = 1 << 18
-"""So many positions of a run are cut at a time."""
 _FORGET_CODES = 1 << 16
 _WHY = "every start of a run is a match (SELECT MAX has one for each end)"
 
@@ -68,6 +75,8 @@ class FrozenRunCounts:
 
     positions: Numbers = array(np.int64, "entries", low=0, below="position")
     keys: Numbers = array(np.int64, "entries", low=0, below="partitions")
+    marked: NDArray[np.uint8] = array(np.uint8, "variables", "entries", below=2)
+    """The variables that each event has."""
     codes: Numbers = array(np.int64, "conditions", "entries", low=ALONE, below=MOST_EVENTS)
     sums: Floats = array(np.float64, "sums", "entries")
     """What is summed: pairs of floats."""
@@ -84,7 +93,7 @@ class CountedRuns(CompactSets):
         self.condition = condition
         least = [count.least for count in condition.counts]
         self.thresholds = RunThresholds(least, sums=condition.takes_part)
-        self.thresholds.gives_segments = condition.shares
+        self._opened: list[RunSegment] = []
         tests = [each.test for each in condition.counts if each.test is not None]
         self._encoder, self._bars = run.encode(tests), run.encode(condition.bars)
         self._equality = Equality([], run.keys is not None)
@@ -158,70 +167,65 @@ class CountedRuns(CompactSets):
     # -------------------------------------------------------------- opening
 
     def open(self, segments: list[Any], stages: Stages) -> MatchSet:
-        if self.thresholds.gives_segments:
-            return ListedMatches(self.run.plan.variables, map(self._share, segments))
-        if not self.condition.cuts and not self.condition.takes_part:
-            self.thresholds.drop_ends(self.run.position)
-            return super().open(segments, stages)
-        names = (self.condition.variable, *self.run.plan.variables)
-        whole = self.run.feed.find(names, segments, None, self.run.budget)
-        blocks = [piece for block in whole.blocks() for piece in pieces(block, _PIECE)]
-        ends = np.concatenate([np.empty(0, np.int64), *(block.end for block in blocks)])
-        latest = np.split(
-            self.thresholds.find_latest(ends), np.cumsum([len(b.end) for b in blocks])
-        )
-        cut = map(self._cut, blocks, latest)
-        return ListedMatches(self.run.plan.variables, cut)
+        self._opened = [] if self.run.plan.limit == 0 else segments
+        return ListedMatches(self.run.plan.variables, map(self._share, self._opened))
+
+    def keys_of(self, ends: Numbers) -> Numbers:
+        keys = np.concatenate([np.empty(0, np.int64), *(runs.key for runs in self._opened)])
+        every = np.concatenate([ends[:0], *(runs.ends for runs in self._opened)])
+        self._opened = []
+        own: Numbers = keys[np.searchsorted(every, ends)]
+        return own
 
     def _share(self, runs: RunSegment) -> MatchBlock:
         """Return the matches of some runs, latest start first, which share their events."""
-        number = np.ones(len(runs.high), np.int64)
-        low, last = runs.low, runs.latest if self.condition.takes_part else runs.low
+        position, rank = runs.log.position, runs.log.rank
+        first = runs.latest if self.condition.takes_part else runs.first
+        table = self._mark_labels()
+        alike = None if runs.label < 0 else tuple(table[:, runs.label].tolist())
         if self.condition.cuts:
-            number, last = runs.latest - runs.low + 1, runs.latest
+            return self._cut(runs, table, alike)
+        length = rank[runs.last] - rank[first] + 1
+        spans = SharedSpans(length, alike, partial(_list_spans, runs, first, table))
+        return share(position[first], runs.ends, spans)
+
+    def _cut(self, runs: RunSegment, table: Marks, alike: tuple[bool, ...] | None) -> MatchBlock:
+        """Return the matches that begin in these runs up to their latest starts, latest first."""
+        (position, low, high), marked = _list_spans(runs, runs.first, table)
+        number = runs.log.rank[runs.latest] - runs.log.rank[runs.first] + 1
+        last = low + number - 1
         if (limit := self.run.plan.limit) is not None:
             number = np.minimum(number, limit)
-        if self.condition.cuts:
-            self.run.budget.spend(int(number.sum()), _WHY)
-            number *= not self.run.budget.spent
-        low = -list_indices(-last, number - last)
-        high = np.repeat(runs.high, number)
-        assert isinstance(self.run.feed.engine, UnaryEngine)
-        labels = self.run.feed.engine.tables.labels[runs.label]
-        marked = [name in labels for name in self.run.plan.variables]
-        start, end = runs.position[low], runs.position[high - 1]
-        return share(start, end, SharedSpans(Spans(runs.position, low, high), marked))
+        self.run.budget.spend(int(number.sum()), _WHY)
+        number *= not self.run.budget.spent
+        low, high = -list_indices(-last, number - last), np.repeat(high, number)
+        spans = Spans(position, low, high)
+        shared = SharedSpans(high - low, alike, lambda: (spans, marked))
+        return share(position[low], position[high - 1], shared)
 
-    def _cut(self, block: MatchBlock, latest: Numbers) -> MatchBlock:
-        """Return the matches that begin in these runs up to their latest starts, latest first."""
-        runs = np.repeat(np.arange(len(block.end)), np.diff(block.offsets[0]))
-        starts = block.positions[0]
-        is_kept = starts <= latest[runs] if self.condition.cuts else starts == latest[runs]
-        kept = np.flatnonzero(is_kept)
-        kept = kept[np.lexsort((-starts[kept], runs[kept]))]
-        runs, starts = runs[kept], starts[kept]
-        if (limit := self.run.plan.limit) is not None:
-            first = np.searchsorted(runs, runs)
-            runs, starts = (each[np.arange(len(runs)) - first < limit] for each in (runs, starts))
-        if self.condition.cuts:
-            self.run.budget.spend(len(starts), _WHY)
-        if self.run.budget.spent:
-            runs, starts = runs[:0], starts[:0]
-        offsets, positions = [], []
-        width = int(block.end.max(initial=0)) + 1
-        for offset, held in zip(block.offsets[1:], block.positions[1:], strict=True):
-            ranks = np.repeat(np.arange(len(block.end)), np.diff(offset)) * width + held
-            first = np.searchsorted(ranks, runs * width + starts)
-            length = offset[runs + 1] - first
-            offsets.append(np.concatenate([[0], np.cumsum(length)]))
-            positions.append(held[list_indices(first, first + length)])
-        return MatchBlock(starts, block.end[runs], tuple(offsets), tuple(positions))
+    def _mark_labels(self) -> Marks:
+        """Return, per variable, which of the labels it has."""
+        names = self.run.plan.variables
+        table = [[name in each for name in names] for each in self._tables.labels]
+        return np.array(table, np.bool_).T
+
+    def _number_marks(self, marked: NDArray[np.uint8]) -> Numbers:
+        """Return the label of each event that has these variables."""
+        every, which = np.unique(marked, axis=1, return_inverse=True)
+        names = (compress(self.run.plan.variables, one) for one in every.T)
+        labels = [self._tables.label(frozenset({MARK, *own})) for own in names]
+        return np.array(labels, np.int64)[which.reshape(-1)]
+
+    @property
+    def _tables(self) -> UnaryTables:
+        assert isinstance(self.run.feed.engine, UnaryEngine)
+        return self.run.feed.engine.tables
 
     # ----------------------------------------------------------- forgetting
 
     def forget_before(self, position: int, stages: Stages) -> None:
         self.thresholds.forget_before(position)
-        _, _, codes, _ = self.thresholds.entries
+        codes = self.thresholds.entries.code
         counted = [row for row, each in enumerate(self.condition.counts) if each.attribute]
         live = [np.unique(codes[row][codes[row] >= 0]) for row in counted]
         spare = zip(self._equality.value_counts(), live, strict=True)
@@ -242,12 +246,16 @@ class CountedRuns(CompactSets):
     # --------------------------------------------------------------- frozen
 
     def freeze(self, stages: Stages) -> Tree:
-        return write(FrozenRunCounts(*self.thresholds.entries, self._equality.freeze()))
+        position, key, label, code, summed = self.thresholds.entries
+        marked = self._mark_labels()[:, label].astype(np.uint8)
+        values = self._equality.freeze()
+        return write(FrozenRunCounts(position, key, marked, code, summed, values))
 
     def thaw(self, tree: Tree) -> None:
         summed = 2 * self.condition.takes_part
         sizes = {"position": self.run.position, "partitions": self.run.partitions, "sums": summed}
-        frozen = read(FrozenRunCounts, tree, conditions=len(self.condition.counts), **sizes)
+        conditions, variables = len(self.condition.counts), len(self.run.plan.variables)
+        frozen = read(FrozenRunCounts, tree, conditions=conditions, variables=variables, **sizes)
         self._compare()
         self._equality.thaw(frozen.values)
         bounds = iter(self._equality.sizes())
@@ -255,7 +263,15 @@ class CountedRuns(CompactSets):
             most = next(bounds) if count.attribute is not None else 0
             require(is_inside(row, ALONE, most), "an event of a run has no such value")
         require(is_inside(np.diff(frozen.positions), 1), "the events of runs are not in order")
-        self.thresholds.restore(frozen.positions, frozen.keys, frozen.codes, frozen.sums)
+        labels = self._number_marks(frozen.marked)
+        own = frozen.positions, frozen.keys, labels, frozen.codes, frozen.sums
+        self.thresholds.restore(RunEntries(*own))
+
+
+def _list_spans(runs: RunSegment, first: Numbers, table: Marks) -> tuple[Spans, Marks]:
+    """Return the events of runs from some entries on, and which variables have them."""
+    events = runs.list_events(first)
+    return Spans(events.position, events.low, events.high), table[:, events.label]
 
 
 def _read_bound(total: RunSum, columns: Sequence[pa.ChunkedArray]) -> Fraction:

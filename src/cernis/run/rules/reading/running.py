@@ -189,7 +189,7 @@ class RunningRule:
         group, owners = self.session.group, self.session.list_owners(segments)
         # which may renumber keys
         found = self.session.conclude(segments, last=last, forget=forget)
-        shares = dict(group.split(found, owners))
+        shares = dict(group.split(found, segments, owners))
         for index in range(len(self.rules)) if every else shares:
             own = shares.get(index) or group.nothing[index]
             yield self.rules[index].name, self._tell(index, own, found.store, told)

@@ -18,8 +18,9 @@ events and few states: sequences, alternatives and iterations of events, a windo
 Its rules read the same streams with the same key, have the same strategy, and their windows differ
 by a factor of four at most, so that the events of a short window are not kept for a long one. Their
 SUPPRESS BY names the same components (`owned_suppress`), and their INSERT INTO the same stream. Not
-in a bundle: CONSUME BY, whose rules the engine applies to a partition or to the whole stream, and
-ORDER BY, which reads the values of matches rule by rule.
+in a bundle: CONSUME BY, whose rules the engine applies to a partition or to the whole stream,
+ORDER BY, which reads the values of matches rule by rule, and conditions on runs of events that are
+counted along the run (`plan.run_counts`).
 
 Cost contract: a group costs one query over the events of all its rules, and some microseconds for
 each rule and batch; a bundle also some tens of them for each distinct condition that compares
@@ -50,6 +51,7 @@ from cernis.encoding.keys import OwnedKeys
 from cernis.engine.silence import MOST
 from cernis.engine.unary.bundle import BundleEngine, BundleTables
 from cernis.engine.unary.freeze import freeze_bundle, list_unknown, read_bundle, thaw_bundle
+from cernis.engine.unary.thresholds import RunSegment
 from cernis.events.batch import Bools, EventBatch, Int32s, Int64s
 from cernis.events.column_types import is_text
 from cernis.events.order import Scale
@@ -62,7 +64,7 @@ from cernis.plan.plan import Plan, Unary
 from cernis.plan.templates import Template
 from cernis.results.budget import Budget
 from cernis.results.matches import Matches
-from cernis.results.sets.matchset import MatchSet
+from cernis.results.sets.matchset import ListedMatches, MatchSet, take
 from cernis.results.sets.unary import CompactMatches
 from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.feed import EncodedBatch, Feed, Keys, push_pieces
@@ -254,9 +256,12 @@ class RuleGroup:
     # -------------------------------------------------------------- matches
 
     def split(
-        self, found: Matches, owners: Sequence[Int64s]
-    ) -> Iterator[tuple[int, CompactMatches]]:
+        self, found: Matches, taken: Sequence[Any], owners: Sequence[Int64s]
+    ) -> Iterator[tuple[int, MatchSet]]:
         """Yield the matches of each rule that has some; `owners` are those of each segment."""
+        if isinstance(found.match_set, ListedMatches):
+            yield from self._split_listed(found.match_set, taken, owners)
+            return
         compact = found.match_set
         assert isinstance(compact, CompactMatches)
         shares: dict[int, list[Any]] = {}
@@ -276,6 +281,19 @@ class RuleGroup:
                 yield index, CompactMatches(plan.variables, segments, compact.labels, plan.limit)
             else:
                 yield index, SilencedMatches(plan.variables, segments, compact.labels, reported)
+
+    def _split_listed(
+        self, listed: ListedMatches, taken: Sequence[RunSegment], owners: Sequence[Int64s]
+    ) -> Iterator[tuple[int, MatchSet]]:
+        """Yield the matches of each rule; an event of a group, and so an end, has one owner."""
+        nothing = np.empty(0, np.int64)
+        ends = np.concatenate([nothing, *(runs.ends for runs in taken)])
+        numbers = np.concatenate([nothing, *owners])[np.searchsorted(ends, listed.block.end)]
+        whose = self.indices[numbers]
+        order = sort_numbers(whose, len(self.rules))
+        cuts = np.flatnonzero(np.diff(whose[order], prepend=-2))
+        for own in np.split(order, cuts[1:]) if len(order) else ():
+            yield int(whose[own[0]]), ListedMatches(listed.variables, [take(listed.block, own)])
 
     @cached_property
     def nothing(self) -> list[CompactMatches]:
@@ -559,7 +577,10 @@ class GroupSession(Session[Any]):
     def list_owners(self, segments: Sequence[Any]) -> list[Int64s]:
         """Return the owners of the matches in each of these segments."""
         owners = self.pipeline.keys.list_owners() if segments else np.empty(0, np.int64)
-        return [owners[segment.roots["key"]] for segment in segments]
+        return [
+            owners[each.key if isinstance(each, RunSegment) else each.roots["key"]]
+            for each in segments
+        ]
 
     def find_warnings(self, types: SampledTypes) -> Callable[[int], tuple[str, ...]]:
         """Return what is odd about the events of each rule, by its index, when it is asked for."""
