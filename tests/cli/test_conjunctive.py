@@ -183,8 +183,9 @@ def test_a_budget_that_is_spent_ends_the_run(capfd: Capture) -> None:
         "",
         (
             "error: the query decides a[price] <= c[price] (b can stand between the events it "
-            "compares) on candidates and has more candidates to check than its budget of 1; narrow "
-            "the window or the pattern, allow a larger budget, or ask for a partial answer\n"
+            "compares; b[price] < c[price + 1000] compares c as well) on candidates and has more "
+            "candidates to check than its budget of 1; narrow the window or the pattern, allow a "
+            "larger budget, or ask for a partial answer\n"
         ),
     )
 

@@ -166,7 +166,7 @@ def test_events_that_are_not_neighbours_are_compared_while_listing() -> None:
     assert said["conditions"] == [
         (
             "x[k] < z[k]: while listing, once both events are chosen "
-            "(y can stand between the events it compares)"
+            "(y can stand between the events it compares; y[k] < z[k] compares z as well)"
         ),
         "y[k] < z[k]: by an ordered index (all its pairs are neighbours)",
     ]
@@ -383,6 +383,30 @@ def test_what_is_in_the_way_of_a_condition_is_named(conditions: str, why: str) -
 
 
 @pytest.mark.parametrize(
+    ("formula", "why"),
+    [
+        ("A+ AS x ; B AS y FILTER x[p] < y[p]", "; x iterates)"),
+        ("A AS x ; B AS y ; C :+ AS z FILTER x[p] < z[p]", "; z iterates)"),
+        ("A? AS x ; B AS y ; C AS z FILTER x[p] < z[p]", "; x may be left out)"),
+        (
+            "A AS x ; B? AS y ; C AS z FILTER x[p] < y[p] AND x[p] < z[p]",
+            "; y may be left out)",
+        ),
+        (
+            "A AS x ; B AS y ; C AS z FILTER x[k] = y[k] AND x[p] < y[p] AND x[q] < z[q]",
+            "; x[k] = y[k] and x[p] < y[p] are no range)",
+        ),
+        (
+            "A AS x ; B AS y -> C AS z ; D AS w FILTER x[p] < z[p] AND x[p] < w[p]",
+            "; '->' stands between, too)",
+        ),
+    ],
+)
+def test_iterated_and_optional_events_in_the_way_are_named(formula: str, why: str) -> None:
+    assert entries(f"SELECT * FROM S WHERE {formula}")["conditions"][-1].endswith(why)
+
+
+@pytest.mark.parametrize(
     ("separator", "why"), [(":", "':' stands between"), (";[5 EVENTS]", "a gap stands between")]
 )
 def test_what_stands_between_the_events_of_a_star_is_named(separator: str, why: str) -> None:
@@ -468,7 +492,7 @@ def test_a_condition_on_a_part_of_the_match_is_checked_on_each_candidate() -> No
     )
     assert said["class"] == RESIDUAL
     assert said["conditions"] == [
-        "x[k] < z[k]: on each candidate (y can stand between the events it compares)"
+        "x[k] < z[k]: on each candidate (y can stand between the events it compares; z iterates)"
     ]
 
 

@@ -36,9 +36,10 @@ def test_too_many_candidates_are_an_error_that_says_what_to_do(formula: str) -> 
     with pytest.raises(BudgetError) as caught:
         query(formula).run(events(20), budget=1000).count()
     assert str(caught.value) == (
-        "the query decides x[k] <= z[k] (y can stand between the events it compares) on candidates "
-        "and has more candidates to check than its budget of 1,000; narrow the window or the "
-        "pattern, allow a larger budget, or ask for a partial answer"
+        "the query decides x[k] <= z[k] (y can stand between the events it compares; "
+        "y[k] < z[k + 100] compares z as well) on candidates and has more candidates to check than "
+        "its budget of 1,000; narrow the window or the pattern, allow a larger budget, or ask for "
+        "a partial answer"
     )
 
 

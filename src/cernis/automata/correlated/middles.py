@@ -202,12 +202,14 @@ def gather_middles(
     pcea = _unite_alternatives(pcea, frozenset(side.variable for side in sides))
     graph = _StateOrder(pcea)
     pairs: dict[int, dict[int, list[FarPair]]] = {}
-    compared: list[FarPair] = []
+    compared, iterated = list[FarPair](), dict[Location, Verdict]()
     for location in verdicts:
         leaf = find_comparison(formula, *location)
         own = [] if leaf is None else _find_pairs(pcea, graph, formula, location, leaf)
         compared += own
         is_left = verdicts[location].how is How.CANDIDATE
+        if is_left and leaf is not None and not own:
+            iterated[location] = _explain_iterated(pcea, graph, leaf, verdicts[location])
         for pair in own if is_left else ():
             if not unindexed.explain(pair.op, pair.earlier, pair.later):
                 pairs.setdefault(pair.first, {}).setdefault(pair.last, []).append(pair)
@@ -221,7 +223,8 @@ def gather_middles(
             made = _gather(one, links, verdicts, inner_first)
             best = max(best, made, key=lambda each: len(each.verdicts))
     left = (pair for pair in conditions.far if pair.location not in best.verdicts)
-    return replace(best, left=_explain_left(pcea, graph, compared, left, verdicts))
+    explained = _explain_left(pcea, graph, compared, left, verdicts)
+    return replace(best, left=iterated | explained)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +377,17 @@ def _unite_alternatives(pcea: PCEA, compared: frozenset[str]) -> PCEA:
     )
 
 
+def _explain_iterated(
+    pcea: PCEA, graph: _StateOrder, leaf: pred.Compare, known: Verdict
+) -> Verdict:
+    """Return the verdict of a condition on events that are several; it says which are."""
+    for variable in (leaf.left.variable, leaf.right.variable):
+        own = {t.target for t in pcea.transitions if variable in t.labels}
+        if any(graph.is_earlier(state, state) for state in own):
+            return replace(known, why=f"{known.why}; {variable} iterates")
+    return known
+
+
 def _explain_left(
     pcea: PCEA,
     graph: _StateOrder,
@@ -385,10 +399,16 @@ def _explain_left(
     found = {}
     for pair in left:
         known = verdicts[pair.location]
-        others = [each for each in compared if {each.first, each.last} != {pair.first, pair.last}]
+        ends = {pair.first, pair.last}
+        others = [
+            each
+            for each in compared
+            if each.location != pair.location and {each.first, each.last} != ends
+        ]
         path = find_path(others, pair.first, pair.last)
         crossing = [each for each in others if graph.do_cross(each, pair)]
-        texts = " and ".join(verdicts[each.location].text for each in path or crossing[:1])
+        named = dict.fromkeys(verdicts[each.location].text for each in path or crossing[:1])
+        texts = " and ".join(named)
         why = f"it {'closes a cycle with' if path else 'crosses'} {texts}" if texts else ""
         why = why or _find_obstacle(pcea, graph, compared, pair, verdicts)
         if why:
@@ -415,6 +435,10 @@ def _find_obstacle(
         return "':' stands between, too"
     if any(link.gap is not None for link in inside):
         return "a gap stands between, too"
+    if any(link.arrow is not None for link in inside):
+        return "'->' stands between, too"
+    if graph.is_begun_before(pair.last, pair.first):
+        return f"{pcea.names[pair.first]} may be left out"
     rays = {each.last: each for each in compared if each.first == pair.first}
     for each in compared:
         if each.first in rays and each.first in between and each.last in between:
@@ -423,7 +447,20 @@ def _find_obstacle(
     for each in rays.values():
         if each.last in between and each.op == "!=":
             return f"{verdicts[each.location].text} is no order"
-    return ""
+    for each in rays.values():
+        own = {one.op: one for one in compared if (one.first, one.last) == (each.first, each.last)}
+        state, both = each.last, [verdicts[one.location].text for one in own.values()]
+        if state in between and "=" in own and len(own) > 1:
+            return f"{' and '.join(both)} are no range"
+        if state in between and graph.is_earlier(state, state):
+            return f"{pcea.names[state]} iterates"
+        if state in between and graph.can_skip(pair.first, state, pair.last):
+            return f"{pcea.names[state]} may be left out"
+    for each in compared:
+        if each.last == pair.last and each.first in between:
+            return f"{verdicts[each.location].text} compares {pcea.names[pair.last]} as well"
+    is_iterated = graph.is_earlier(pair.last, pair.last)
+    return f"{pcea.names[pair.last]} iterates" if is_iterated else ""
 
 
 def find_path(compared: list[FarPair], first: int, last: int) -> list[FarPair]:
@@ -486,6 +523,10 @@ class _StateOrder:
     def is_begun_before(self, one: int, other: int) -> bool:
         """Return whether a run may come to a state without the other."""
         return not self.begins.isdisjoint({one} | _walk(self.before, one, {other}))
+
+    def can_skip(self, first: int, state: int, last: int) -> bool:
+        """Return whether a run may come from one state to another without a third."""
+        return last in _walk(self.after, first, {state})
 
     def repeats(self, state: int) -> bool:
         """Return whether a state comes right after itself, and in no other rounds."""
