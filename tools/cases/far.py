@@ -345,6 +345,7 @@ def make_clause_query(random: Random, *, after: bool = True) -> str:
         make_star_query,
         make_tree_query,
         make_nested_query,
+        make_return_query,
         make_any_order_query,
     )
     text = random.choice(makers)(random, after=after)
