@@ -144,7 +144,7 @@ class _Lowering:
                 body, left = self._count_rounds(body, condition)
                 lowered = None if left is None else _lower_condition(left, body)
                 if lowered is not None:  # a range is several conditions
-                    lowered = _join([*pred.conjuncts(self._adapt(lowered))], lowered)
+                    lowered = pred.conjoin([*pred.conjuncts(self._adapt(lowered))], lowered.span)
                 body = self._lower(body)
                 if lowered is not None and self.splits:
                     body, lowered = self._split_rounds(body, lowered)
@@ -185,7 +185,7 @@ class _Lowering:
             else:
                 self.decided.append(part)
                 body = tightened
-        return body, _join(left, condition)
+        return body, pred.conjoin(left, condition.span) if left else None
 
     def _split_rounds(
         self, body: cel.Formula, condition: pred.Condition
@@ -216,13 +216,7 @@ class _Lowering:
                 asked = pred.Holds(split.variable, split.every, span=part.span)
                 if asked not in pred.conjuncts(condition):
                     left.append(asked)
-        return body, _join(left, condition)
-
-
-def _join(parts: list[pred.Condition], whole: pred.Condition) -> pred.Condition | None:
-    if len(parts) < 2:
-        return parts[0] if parts else None
-    return pred.AllOf(tuple(parts), span=whole.span)
+        return body, pred.conjoin(left, condition.span) if left else None
 
 
 # ------------------------------------------------------------- COUNT(x) op n
