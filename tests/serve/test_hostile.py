@@ -340,7 +340,7 @@ def test_a_regular_expression_or_a_text_that_explodes_is_bounded(visitor: Any) -
 @pytest.fixture(scope="module")
 def tight(start_server: Any) -> Iterator[Callable[[], Any]]:
     """A server that allows next to nothing: one worker, with little more memory than it has."""
-    with start_server(Limits(seconds=120, visitors=1, memory_bytes=256 << 20)) as newcomer:
+    with start_server(Limits(seconds=120, visitors=1, memory_bytes=320 << 20)) as newcomer:
         yield newcomer
 
 
@@ -350,7 +350,7 @@ def test_a_query_that_explodes_is_ended_and_the_visitor_goes_on(tight: Any) -> N
     small = one.run("SELECT * FROM Stocks WHERE SELL ; BUY", CORE).json
     ended = one.run("SELECT * FROM stocks WHERE SELL+ ; BUY+", {"sample": "stocks-million"})
     assert (ended.status, ended.error["code"]) == (400, "memory")
-    assert ended.error["message"].startswith("the run was ended: it needed more than 256 MiB;")
+    assert ended.error["message"].startswith("the run was ended: it needed more than 320 MiB;")
     again = one.get(f"/api/runs/{small['run']}/matches?limit=2")
     assert again.status == 200, again.json
     assert again.json["total"] == small["count"]
