@@ -22,6 +22,7 @@ from cernis.engine.dag.records import (
     NOTHING,
     OPERATORS,
 )
+from cernis.engine.dag.sound import check_branches
 
 insert = callable_from_python(by_order.insert)
 erase = callable_from_python(by_order.erase)
@@ -53,12 +54,12 @@ class Tree:
         self.counters[BRANCHES] = 1
         self.root = 0
 
-    def insert(self, run: Run, bound: int = -1) -> None:
+    def insert(self, run: Run, bound: int = -1, shared: int = int(by_order.ALL_SHARED)) -> None:
         high, low = run.value
         before = int(self.counters[BRANCHES])
         room = room_to_insert(self.branches, self.root, high, low)
         planted = by_order.PlantedRun(high, low, run.vertex, run.start)
-        self.root = insert(self.branches, self.counters, self.root, planted, bound)
+        self.root = insert(self.branches, self.counters, self.root, planted, bound, shared)
         assert int(self.counters[BRANCHES]) - before <= room
 
     def erase(self, op: str, value: tuple[int, int]) -> None:
@@ -117,6 +118,23 @@ def test_every_version_holds_what_was_inserted_before_it_in_order() -> None:
         found = list(tree.runs(root))
         assert [run.value for run in found] == sorted(run.value for run in inserted[:length])
         assert sorted(found) == sorted(inserted[:length])
+        tree.best(root)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_runs_that_come_together_share_their_way_and_no_record_is_left_unsound(seed: int) -> None:
+    draw, tree = random.Random(seed), Tree(10_000)
+    held: list[Run] = []
+    versions: list[tuple[int, list[Run]]] = []
+    for _ in range(20):
+        shared = int(tree.counters[BRANCHES])
+        for _ in range(draw.randint(1, 6)):
+            held.append(random_run(draw, len(held) + 1))
+            tree.insert(held[-1], shared=shared)
+        versions.append((tree.root, sorted(held)))
+        check_branches(tree.branches[: tree.counters[BRANCHES]])
+    for root, runs in versions:
+        assert sorted(tree.runs(root)) == runs
         tree.best(root)
 
 

@@ -648,6 +648,9 @@ def insert(branches, counters, root, run, bound, shared=ALL_SHARED):
             counters[r.BRANCHES] = begin
             return -1
         copy = _copy(branches, counters, at, bound)
+        if at >= shared:  # nobody reads it any more, and what was below it changes
+            branches[at]["best"] = branches[at]["start"]
+            branches[at]["left"] = branches[at]["right"] = 0
         if is_in_range(branches[copy], r.LESS_EQUAL, high, low):
             _hang(branches, smaller, smaller != made, copy)
             smaller = copy
