@@ -112,7 +112,10 @@ def test_a_replay_completes_what_the_run_completes(case: tuple[Pattern, Events])
         if len(members) and step.exact and not seen.plan.listed:
             rank = members.tolist().index(index)
             replayed = seen._replay.replay(members, seen._find_first(members, rank), rank)
-            assert replayed.completed == step.completed
+            if pattern.strategy in (Strategy.ALL, Strategy.STRICT):
+                assert replayed.completed == step.completed
+            else:  # the run gives some of them
+                assert replayed.completed >= step.completed
         names = {state.id for state in seen._drawn.view.states}
         assert {one.state for one in step.states} <= names
 
