@@ -3,10 +3,11 @@
 The rules are those of security teams: two to four steps on one host, a key and a window. Each host
 has one rule, and about as many events as any other. There are four workloads:
 
-* *one shape*: the rules differ in the host alone, so they share one automaton (`run.rules.group`);
+* *one shape*: the rules differ in the host alone, so they share one automaton
+  (`run.rules.shared.group`);
 * *many shapes*: they share types and attributes, and differ in their steps, a threshold and the
   window, so they share an engine that has a copy of each event for the rule of its host
-  (`run.rules.group`);
+  (`run.rules.shared.group`);
 * *many shapes that suppress*: the same rules with SUPPRESS BY;
 * *detections*: rules as security teams publish them, with up to forty wildcards on some of hundreds
   of columns (`benchmarks.detections`).

@@ -2,7 +2,7 @@
 
 The words of a row are one integer in two's complement, the lowest first. Arrow's decimals are the
 same, so a long count is on its way there before anybody asks for it: residues become words
-(`engine.residues`), words a column (`results.columns`), and no number becomes Python's.
+(`engine.residues`), words a column (`results.formats.columns`), and no number becomes Python's.
 
 Cost contract: linear in the words; as text, quadratic in the words of a number.
 """

@@ -2,7 +2,7 @@
 
 A thousand rules on a thousand hosts are one pattern and a thousand constants: each asks of every
 event that can move it that `host = c`. Without that question, and partitioned by `host` too, they
-are the same query. Its caller passes it the events of these hosts only (`run.rules.group`).
+are the same query. Its caller passes it the events of these hosts only (`run.rules.shared.group`).
 
 Only where nothing but the order of events counts (`equalities.why_whole`), and no clause chooses
 between matches of different partitions.

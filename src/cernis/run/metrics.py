@@ -53,5 +53,5 @@ class RuleSetMetrics(dict[str, RuleMetrics]):
 
 
 def rank_by_time(numbers: Mapping[str, SessionMetrics]) -> list[str]:
-    """Return the names of rules, that of the one which took most of the time first."""
+    """Return the names of rules, the costliest first."""
     return sorted(numbers, key=lambda name: -sum(numbers[name].seconds.values()))

@@ -1,4 +1,4 @@
-"""Translate atoms to Spark SQL expressions with the truth of `events.evaluate`.
+"""Translate atoms to Spark SQL expressions with the truth of `events.evaluation.evaluate`.
 
 `translate_exactly` gives a condition that is true exactly on the events on which the atom holds
 in the embedded engine. An atom that Catalyst cannot evaluate exactly is `Untranslated`, with a
@@ -434,7 +434,7 @@ class _Translation:
 
 
 def attribute(columns: Columns, path: tuple[str, ...]) -> tuple[Column, T.DataType] | None:
-    """Return the column of a dotted attribute, as `events.attributes.attribute` does.
+    """Return the column of a dotted attribute, as `events.evaluation.attributes.attribute` does.
 
     A calculated one that Spark would compute differently is computed in Python, as in the engine.
     """

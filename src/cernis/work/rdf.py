@@ -1,7 +1,7 @@
 """`GraphWork`: what a host runs for a SPAseQ query, over tables of solutions.
 
 Graph patterns are solved where events are read; the rows between are those of
-`rdf.exchange.SolutionFormat`. A recognizer reads whole timestamps, in order of time.
+`rdf.solving.exchange.SolutionFormat`. A recognizer reads whole timestamps, in order of time.
 
 Events travel as rows before they are solved: their number in the stream, their time, and their
 triples as text (`encode_rows`, `write_triples`).

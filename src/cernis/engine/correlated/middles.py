@@ -23,9 +23,9 @@ ray did. The ray came some time ago, and later a's may wait as well. So these a'
 that knows the earliest run below each branch, and what a ray asks for are facts of its vertex.
 
 In `A ; B -> C`, where c is the next that fits the a, it takes the a's that it fits out of their
-index: a b from then on, be it the same event, needs another c. So such an a waits for the last
-stage once more, as a vertex of its own that allows no b before this c. It has been in the index, so
-a b had come, and the c makes a match of each: the moves cost as much as the answer.
+index: a later b needs another c, also if this c is that b. So each of these a's waits for the last
+stage once more, as a vertex of its own that allows no b before this c. As it was in the index, a b
+had come, and the c makes a match of it: the moves cost as much as the answer.
 
 What an a is filed by are facts of its vertex: its event is long past when it goes on.
 

@@ -6,7 +6,7 @@ begins within a window. On streams, tasks solve the patterns where events arrive
 (`SolutionSpreader`), in any order; the solutions travel to the buckets of their keys, which log and
 buffer solutions as they do rows of events. So a bucket that is restored never solves a pattern
 again, whatever background knowledge has become since. The second kind of task, and a bucket, reads
-the solutions in order of time, and runs the engine (`work.graphs`).
+the solutions in order of time, and runs the engine (`work.rdf`).
 
 An event may have several solutions, also in several buckets. One of its rows leads: it stands for
 the event where events are counted or set aside.

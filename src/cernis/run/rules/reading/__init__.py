@@ -1,1 +1,1 @@
-"""What rules read: streams that are given, streams that rules make, and the rules at work."""
+"""The streams that rules read, given or made by other rules, and how rules run on them."""
